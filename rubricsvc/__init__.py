@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rubricsvc.client import Client
+    from rubricsvc.client import AsyncClient, Client
     from rubricsvc.core.prompt import Completion, Prompt
     from rubricsvc.core.reward import reward
     from rubricsvc.core.rubric import Criterion, Rubric
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from rubricsvc.formats import load
 
 __version__ = "0.1.0"
-__all__ = ["Client", "Completion", "Criterion", "Prompt", "Rubric", "Verdict", "load", "reward"]
+__all__ = ["AsyncClient", "Client", "Completion", "Criterion", "Prompt", "Rubric", "Verdict", "load", "reward"]
 
 _MODULES = {
+    "AsyncClient": "rubricsvc.client",
     "Client": "rubricsvc.client",
     "Completion": "rubricsvc.core.prompt",
     "Criterion": "rubricsvc.core.rubric",

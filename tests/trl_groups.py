@@ -15,7 +15,7 @@ from typing import Any
 from accelerate.state import PartialState
 from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, _AsyncRolloutLoop
 
-from rubricsvc import Client
+from rubricsvc import AsyncClient
 from trainer.integrations.trl import AsyncRubricReward
 
 
@@ -37,7 +37,7 @@ def group(number: int, question: str) -> RolloutGroup:
 
 
 async def main(url: str) -> None:
-    reward = pickle.loads(pickle.dumps(AsyncRubricReward(Client(url), "scripted")))
+    reward = pickle.loads(pickle.dumps(AsyncRubricReward(AsyncClient(url), "scripted")))
     loop: Any = SimpleNamespace(
         reward_funcs=[reward],
         reward_func_names=[reward.__name__],

@@ -17,14 +17,15 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from rubricsvc import Client
+from rubricsvc import AsyncClient, Client
 from trainer.integrations.trl import AsyncRubricReward, RubricReward
 from workers.engines.local.models import model_path
 
 
-def reward(options: dict[str, Any]) -> RubricReward:
-    kind = AsyncRubricReward if options["async"] else RubricReward
-    return kind(Client(options["url"]), **options["reward"])
+def reward(options: dict[str, Any]) -> RubricReward | AsyncRubricReward:
+    if options["async"]:
+        return AsyncRubricReward(AsyncClient(options["url"]), **options["reward"])
+    return RubricReward(Client(options["url"]), **options["reward"])
 
 
 def main(options: dict[str, Any]) -> None:

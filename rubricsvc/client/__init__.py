@@ -1,4 +1,4 @@
-"""Python SDK of the HTTP service.
+"""Python SDK of the HTTP service: `Client`, and `AsyncClient` with the same methods as coroutines.
 
 ::
 
@@ -8,9 +8,9 @@
         for job in client.iterate(client.jobs.page, status="completed"):
             print(job.id, job.name)
 
-`transport` sends and retries, `nouns` are the attributes of a client.
+A method is written once, as a coroutine: `transport` sends and retries, `nouns` are the attributes of a client.
 """
 
-from rubricsvc.client.clients import Client
+from rubricsvc.client.clients import AsyncClient, Client
 
-__all__ = ["Client"]
+__all__ = ["AsyncClient", "Client"]

@@ -1,13 +1,15 @@
-"""The client."""
+"""Client and AsyncClient."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -26,11 +28,13 @@ from rubricsvc.client.nouns import (
     Verdicts,
     several,
 )
+from rubricsvc.client.transport import C, Noun, method
+from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
-from rubricsvc.schemas import Item, NewRewards, Page
+from rubricsvc.schemas import GeneratedRubric, Item, NewRewards, Page
 from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import WAIT_SECONDS, OnProgress
 from rubricsvc.settings import get_settings, secret
@@ -41,24 +45,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Client(AbstractContextManager["Client"]):
-    """Client of the HTTP service. Safe to share between threads.
-
-    Args:
-        base_url: address of ``rubricsvc serve``.
-        api_key: defaults to ``RUBRICSVC_API_KEY`` in the environment.
-        timeout: seconds per request.
-        outage_seconds: seconds that a request is repeated while the service does not answer, for example because it
-            is restarted; defaults to the setting ``RUBRICSVC_OUTAGE_SECONDS``. 0 raises the first error.
-        transport: httpx2 transport instead of sockets.
-
-    Raises:
-        InvalidError: ``base_url`` is not an http(s) URL with a host, or a number of seconds is not finite, negative or,
-            for ``timeout``, 0.
-
-    Raises (from every method):
-        RubricsvcError: the error of the service, in the class it has there; UnavailableError without a response.
-    """
+class _Client(Noun[C]):
+    connect: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -69,6 +57,7 @@ class Client(AbstractContextManager["Client"]):
         outage_seconds: float | None = None,
         transport: Any = None,
     ) -> None:
+        super().__init__(self)
         if outage_seconds is None:
             outage_seconds = get_settings().outage_seconds
         try:
@@ -94,24 +83,25 @@ class Client(AbstractContextManager["Client"]):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.address = base_url.rstrip("/")
         url = f"{self.address}/v1/"
-        self.http = httpx2.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
-        self.prompts = Prompts(self)
-        self.rubrics = Rubrics(self)
-        self.completions = Completions(self)
-        self.judges = Judges(self)
-        self.jobs = Jobs(self)
-        self.rewards = Rewards(self)
-        self.verdicts = Verdicts(self)
-        self.labels = Labels(self)
-        self.evolutions = Evolutions(self)
-        self.runs = Runs(self)
-        self.imports = Imports(self)
+        self.http = self.connect(base_url=url, headers=headers, timeout=timeout, transport=transport)
+        self.prompts: Prompts[C] = Prompts(self)
+        self.rubrics: Rubrics[C] = Rubrics(self)
+        self.completions: Completions[C] = Completions(self)
+        self.judges: Judges[C] = Judges(self)
+        self.jobs: Jobs[C] = Jobs(self)
+        self.rewards: Rewards[C] = Rewards(self)
+        self.verdicts: Verdicts[C] = Verdicts(self)
+        self.labels: Labels[C] = Labels(self)
+        self.evolutions: Evolutions[C] = Evolutions(self)
+        self.runs: Runs[C] = Runs(self)
+        self.imports: Imports[C] = Imports(self)
 
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
         """Pickle the arguments: a process that is started with a client connects by itself."""
         return partial(type(self), **self._arguments, outage_seconds=self.outage_seconds), ()
 
-    def score(
+    @method
+    async def score(
         self,
         prompt: Prompt | str,
         rubric: Rubric | int | str,
@@ -131,7 +121,9 @@ class Client(AbstractContextManager["Client"]):
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
-        (items,) = self.score_many(
+        items: list[Item]
+        (items,) = await _Client.score_many(
+            self,
             [prompt],
             [rubric],
             [completions],
@@ -143,7 +135,8 @@ class Client(AbstractContextManager["Client"]):
         )
         return items
 
-    def score_many(
+    @method
+    async def score_many(
         self,
         prompts: Sequence[Prompt | int | str],
         rubrics: Rubric | int | str | Sequence[Rubric | int | str | None] | None,
@@ -182,7 +175,7 @@ class Client(AbstractContextManager["Client"]):
                 ``path`` says where, and nothing is stored.
             TimeoutError: the job is not finished after ``timeout`` seconds. It goes on, unless ``cancel_late``.
         """
-        judge_ref = self.judges.add(judge=judge).id if isinstance(judge, Judge) else judge
+        judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
         new = request(
             NewRewards,
             judge=judge_ref,
@@ -195,17 +188,91 @@ class Client(AbstractContextManager["Client"]):
             min_coverage=min_coverage,
             allow_drafts=allow_drafts,
         )
-        submitted = self.rewards.submit(new)
+        submitted = await Rewards.submit(self.rewards, new)
         try:
-            self.jobs.wait(submitted.job_id, timeout, on_progress)
+            await Jobs.wait(self.jobs, submitted.job_id, timeout, on_progress)
         except TimeoutError:
             if not cancel_late:
                 raise
-            self.jobs.cancel(submitted.job_id)
-        items = self.iterate(self.jobs.items, submitted.job_id, verdicts=verdicts)
-        by_key = {(item.completion_id, item.rubric_id): item for item in items}
+            await Jobs.cancel(self.jobs, submitted.job_id)
+        by_key = {(item.completion_id, item.rubric_id): item for item in await _items(self, submitted.job_id, verdicts)}
         scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]
+
+    @method
+    async def generate(
+        self,
+        prompts: Sequence[Prompt | str],
+        judge: Judge | int | str,
+        generation: Generation | None = None,
+        *,
+        budget: float | None = None,
+        timeout: float | None = WAIT_SECONDS,
+        on_progress: OnProgress | None = None,
+    ) -> list[GeneratedRubric]:
+        """Store the prompts, generate a rubric for each in a job, wait for it, and return the rubrics, in order.
+
+        ``judge`` is a value to store, or refers to a stored one: its model writes. ``budget`` is in US dollars. The
+        rubrics are drafts until they are reviewed, unless the service is set otherwise.
+
+        Raises:
+            TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
+        """
+        ids = [(await Prompts.add(self.prompts, prompt)).id for prompt in prompts]
+        judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
+        job = await Rubrics.generate(self.rubrics, judge_ref, ids, generation, budget=budget)
+        await Jobs.wait(self.jobs, job.id, timeout, on_progress)
+        made: dict[int | None, GeneratedRubric] = {}
+        for item in await _items(self, job.id):
+            rubric = await Rubrics.get(self.rubrics, item.rubric_id) if item.rubric_id is not None else None
+            prompt_id = item.prompt_id or 0
+            made[prompt_id] = GeneratedRubric(prompt_id=prompt_id, rubric=rubric, reason=item.null_reason)
+        return [made[id_] for id_ in ids]
+
+
+async def _items(client: Any, job_id: int, verdicts: bool = True) -> list[Item]:
+    items: list[Item] = []
+    after: int | None = 0
+    while after is not None:
+        page = await Jobs.items(client.jobs, job_id, after=after, verdicts=verdicts)
+        items += page.data
+        after = page.next
+    return items
+
+
+class Client(_Client["Client"], AbstractContextManager["Client"]):
+    """Blocking client. Safe to share between threads.
+
+    Args:
+        base_url: address of ``rubricsvc serve``.
+        api_key: defaults to ``RUBRICSVC_API_KEY`` in the environment.
+        timeout: seconds per request.
+        outage_seconds: seconds that a request is repeated while the service does not answer, for example because it
+            is restarted; defaults to the setting ``RUBRICSVC_OUTAGE_SECONDS``. 0 raises the first error.
+        transport: httpx2 transport instead of sockets.
+
+    Raises:
+        InvalidError: ``base_url`` is not an http(s) URL with a host, or a number of seconds is not finite, negative or,
+            for ``timeout``, 0.
+
+    Raises (from every method):
+        RubricsvcError: the error of the service, in the class it has there; UnavailableError without a response.
+    """
+
+    connect = httpx2.Client
+
+    async def sleep(self, seconds: float) -> None:
+        """Block for some seconds."""
+        time.sleep(seconds)
+
+    def run(self, method: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a method. It never suspends, since the calls of a blocking client block."""
+        try:
+            method.send(None)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        raise RuntimeError("a blocking client cannot wait for an event loop")
 
     def iterate(self, page: Callable[P, Page[T]], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         """Iterate over all pages of a ``page`` method: ``client.iterate(client.jobs.items, job_id)``."""
@@ -221,3 +288,32 @@ class Client(AbstractContextManager["Client"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class AsyncClient(_Client["AsyncClient"], AbstractAsyncContextManager["AsyncClient"]):
+    """Client with coroutines. Arguments, methods and errors are those of `Client`."""
+
+    connect = httpx2.AsyncClient
+    sleep = staticmethod(asyncio.sleep)
+
+    def run(self, method: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return the coroutine."""
+        return method
+
+    async def iterate(
+        self, page: Callable[P, Awaitable[Page[T]]], *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[T]:
+        """Iterate over all pages: ``async for item in client.iterate(client.jobs.items, job_id)``."""
+        after: int | None = 0
+        while after is not None:
+            current = await page(*args, **{**kwargs, "after": after})  # type: ignore[arg-type]
+            for row in current.data:
+                yield row
+            after = current.next
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.http.aclose()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -1,26 +1,27 @@
-"""Methods of the client, by noun: ``client.jobs.get(3)``."""
+"""Methods of the clients, by noun: ``client.jobs.get(3)``, or ``await client.jobs.get(3)``."""
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, TypeVar
 
 from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
-from rubricsvc.client.transport import Noun, endpoint, ref_endpoint
+from rubricsvc.client.transport import Bound, C, Noun, P, endpoint, method, ref_endpoint
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
-from rubricsvc.core.generation import Provenance
+from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
-from rubricsvc.schemas.base import request, takes
+from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, log, polling
 from rubricsvc.schemas.runs import (
     EvaluationGroup,
@@ -38,7 +39,7 @@ from rubricsvc.schemas.runs import (
 )
 
 
-class Prompts(Noun):
+class Prompts(Noun[C]):
     """Methods of ``client.prompts``. A prompt is named by id or external id."""
 
     get = ref_endpoint(schemas.StoredPrompt, "GET prompts/{}", object)
@@ -47,7 +48,7 @@ class Prompts(Noun):
     add = endpoint(schemas.StoredPrompt, "POST prompts", schemas.NewPrompt)
 
 
-class Rubrics(Noun):
+class Rubrics(Noun[C]):
     """Methods of ``client.rubrics``. A version is named by id, name (the newest approved), name@version or digest."""
 
     get = ref_endpoint(schemas.StoredRubric, "GET rubrics/{}", object)
@@ -57,10 +58,49 @@ class Rubrics(Noun):
     tests = ref_endpoint(schemas.Page[schemas.StoredRubricTest], "GET rubrics/{}/tests", queries.Paging)
     provenance = ref_endpoint(Provenance, "GET rubrics/{}/provenance", object)
 
-    generate = endpoint(schemas.StoredJob, "POST rubrics/generate", schemas.NewGeneration)
-    lint = endpoint(schemas.LintReport, "POST rubrics/lint", schemas.LintRequest)
+    @method
+    async def generate(
+        self,
+        judge: int | str,
+        prompts: Iterable[int | str],
+        generation: Generation | None = None,
+        *,
+        name: str = "",
+        key: str | None = None,
+        budget: float | None = None,
+    ) -> schemas.StoredJob:
+        """Submit a job that generates a rubric for each prompt (id or external id); its items have the versions.
+
+        The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
+
+        Raises:
+            ConflictError: the key belongs to another job.
+        """
+        settings = (generation or Generation()).model_dump()
+        fields = {"judge": judge, "prompts": tuple(prompts), "name": name, "budget": budget, **settings}
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        body = schemas.NewGeneration.model_validate(fields)
+        return await self.send(schemas.StoredJob, "POST", "rubrics/generate", body=body, headers=headers)
+
     add = endpoint(schemas.StoredRubric, "POST rubrics", schemas.NewRubric)
     review = ref_endpoint(schemas.StoredRubric, "POST rubrics/{}/review", schemas.NewReview)
+
+    @method
+    async def lint(
+        self,
+        rubric: Rubric,
+        prompt: Prompt | str | None = None,
+        *,
+        rules: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        severity: Severity = "info",
+    ) -> tuple[Finding, ...]:
+        """Find faults of a rubric without a model; ``rules`` are those to apply (by default all), less ``ignore``."""
+        value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
+        body = schemas.LintRequest(
+            rubric=rubric, prompt=value, rules=tuple(rules), ignore=tuple(ignore), severity=severity
+        )
+        return (await self.send(schemas.LintReport, "POST", "rubrics/lint", body=body)).findings
 
 
 T = TypeVar("T")
@@ -73,13 +113,14 @@ def several(completions: Iterable[T]) -> Iterable[T]:
     return completions
 
 
-class Completions(Noun):
+class Completions(Noun[C]):
     """Methods of ``client.completions``."""
 
     get = ref_endpoint(schemas.StoredCompletion, "GET completions/{}", object)
     page = endpoint(schemas.Page[schemas.StoredCompletion], "GET completions", queries.CompletionFilters)
 
-    def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:
+    @method
+    async def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:
         """Store completions of one prompt; the response has their ids in order.
 
         Raises:
@@ -88,10 +129,10 @@ class Completions(Noun):
         values = (Completion(text=one) if isinstance(one, str) else one for one in several(completions))
         items = tuple(schemas.NewCompletion(prompt_id=prompt_id, completion=value) for value in values)
         body = schemas.NewCompletions(completions=items)
-        return self.send(schemas.StoredIds, "POST", "completions", body=body)
+        return await self.send(schemas.StoredIds, "POST", "completions", body=body)
 
 
-class Judges(Noun):
+class Judges(Noun[C]):
     """Methods of ``client.judges``. A judge is named by id or name."""
 
     get = ref_endpoint(schemas.StoredJudge, "GET judges/{}", object)
@@ -102,7 +143,7 @@ class Judges(Noun):
     add = endpoint(schemas.StoredJudge, "POST judges", schemas.NewJudge)
 
 
-class Jobs(Noun):
+class Jobs(Noun[C]):
     """Methods of ``client.jobs``."""
 
     get = ref_endpoint(schemas.StoredJob, "GET jobs/{}", queries.JobQuery)
@@ -114,7 +155,8 @@ class Jobs(Noun):
     rescore = ref_endpoint(schemas.StoredJob, "POST? jobs/{}/rescore", queries.RescoreQuery)
     retry = ref_endpoint(schemas.RetriedJob, "POST? jobs/{}/retry", schemas.RetryRequest)
 
-    def wait(
+    @method
+    async def wait(
         self,
         job_id: int,
         timeout: float | None = WAIT_SECONDS,
@@ -128,33 +170,35 @@ class Jobs(Noun):
         """
         next_delay = polling(job_id, timeout, notify)
         while True:
-            job = self.get(job_id)
+            job: schemas.StoredJob = await Jobs.get(self, job_id)
             if on_progress is not None:
                 on_progress(job)
             if (delay := next_delay(job)) is None:
                 return job
-            time.sleep(delay)
+            await self.client.sleep(delay)
 
-    def report(self, job_id: int, *, completions: int | None = None) -> str:
+    @method
+    async def report(self, job_id: int, *, completions: int | None = None) -> str:
         """Return the report of a job of up to 2,000 items: an HTML page.
 
         ``completions`` is the number of completions in each list: worst, best, without a reward.
         """
         params = {"completions": completions}
-        return self.request("GET", f"jobs/{job_id}/report", params=params).text
+        return (await self.request("GET", f"jobs/{job_id}/report", params=params)).text
 
-    def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
+    @method
+    async def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
-        return self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
+        return await self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
 
 
-class Verdicts(Noun):
+class Verdicts(Noun[C]):
     """Methods of ``client.verdicts``."""
 
     page = endpoint(schemas.Page[schemas.StoredVerdict], "GET verdicts", queries.VerdictFilters)
 
 
-class Labels(Noun):
+class Labels(Noun[C]):
     """Methods of ``client.labels``."""
 
     page = endpoint(schemas.Page[schemas.StoredLabel], "GET labels", queries.LabelFilters)
@@ -162,14 +206,14 @@ class Labels(Noun):
     add = endpoint(schemas.StoredIds, "POST labels", schemas.NewLabels)
 
 
-class Evolutions(Noun):
+class Evolutions(Noun[C]):
     """Methods of ``client.evolutions``."""
 
     get = ref_endpoint(EvolutionReport, "GET evolutions/{}", object)
     page = endpoint(schemas.Page[EvolutionSummary], "GET evolutions", EvolutionFilters)
 
 
-class Runs(Noun):
+class Runs(Noun[C]):
     """Methods of ``client.runs``: training runs. A trainer calls `create`, `heartbeat` and those that record."""
 
     get = ref_endpoint(StoredRun, "GET runs/{}", object)
@@ -188,7 +232,8 @@ class Runs(Noun):
     heartbeat = ref_endpoint(StoredRun, "POST runs/{}/heartbeat", RunHeartbeat)
     stop = ref_endpoint(StoredRun, "POST runs/{}/stop", object)
 
-    def record(self, run_id: int, report: RunStep | RunEvaluation) -> StoredRun:
+    @method
+    async def record(self, run_id: int, report: RunStep | RunEvaluation) -> StoredRun:
         """Record a step with its rollouts, or an evaluation with its completions, in place of an earlier record of it.
 
         Raises:
@@ -201,43 +246,55 @@ class Runs(Noun):
             plain["rubric"] = group.rubric.model_dump(mode="json")
         path = f"runs/{run_id}/{'steps' if isinstance(report, RunStep) else 'evaluations'}"
         body, headers = to_json(data, inf_nan_mode="null"), {"Content-Type": "application/json"}
-        return self.send(StoredRun, "POST", path, body=body, headers=headers)
+        return await self.send(StoredRun, "POST", path, body=body, headers=headers)
 
     record_evaluation = record
 
-    def delete(self, run_id: int) -> None:
+    @method
+    async def delete(self, run_id: int) -> None:
         """Delete the record of a run; its prompts, rubrics, completions, jobs and folder stay.
 
         Raises:
             ConflictError: it is running.
         """
-        self.request("DELETE", f"runs/{run_id}")
+        await self.request("DELETE", f"runs/{run_id}")
 
 
-class Imports(Noun):
-    """Methods of ``client.imports``."""
-
-    @takes(queries.ImportQuery)
-    def create(self, path: str | Path, query: queries.ImportQuery) -> schemas.ImportedFile:
+def _importer(
+    fields: Callable[P, object],
+) -> Bound[
+    Callable[Concatenate[str | Path, P], schemas.ImportedFile],
+    Callable[Concatenate[str | Path, P], Coroutine[Any, Any, schemas.ImportedFile]],
+]:
+    async def create(self: Noun[Any], path: str | Path, /, *_: P.args, **params: P.kwargs) -> schemas.ImportedFile:
         """Import a file of any format of docs/formats.md (but no folder), whole or not at all.
 
         Raises:
             FormatError: the file is invalid; ``errors`` lists what is wrong with it.
         """
-        params = {"name": Path(path).name, **query.model_dump(exclude_unset=True)}
-        return self.send(schemas.ImportedFile, "POST", "imports", body=Path(path).read_bytes(), params=params)
+        content, query = Path(path).read_bytes(), {"name": Path(path).name, **params}
+        return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=query)
+
+    return Bound(create)
+
+
+class Imports(Noun[C]):
+    """Methods of ``client.imports``."""
+
+    create = _importer(queries.ImportQuery)
 
 
 LARGE_BODY = 8 * 2**20
 """Characters of a request that is sent in parts; services refuse those above ``RUBRICSVC_MAX_BODY_MIB``."""
 
 
-class Rewards(Noun):
+class Rewards(Noun[C]):
     """Methods of ``client.rewards``; `Client.score_many` waits for as long as it takes."""
 
     get = ref_endpoint(schemas.Rewards, "GET rewards/{}", queries.RewardsQuery)
 
-    def submit(self, new: NewRewards | None = None, /, **fields: Any) -> schemas.Rewards:
+    @method
+    async def submit(self, new: NewRewards | None = None, /, **fields: Any) -> schemas.Rewards:
         """Submit completions of stored and new prompts as one job, and wait ``timeout`` seconds (at most 50) for it.
 
         Takes a `NewRewards` or its fields. A large request is sent in parts.
@@ -245,24 +302,24 @@ class Rewards(Noun):
         Raises:
             NotFoundError, InvalidError: Something is unknown or does not belong together, at the ``path``.
         """
-        body = new or request(NewRewards, **fields)
+        body: NewRewards = new or request(NewRewards, **fields)
         if body.key is None:
             body = body.model_copy(update={"key": uuid.uuid4().hex})
         if len(body.model_dump_json()) > LARGE_BODY and len(body.prompts) == len(body.completions):
-            body = self._stored(body)
-        return self.send(schemas.Rewards, "POST", "rewards", body=body)
+            body = await self._stored(body)
+        return await self.send(schemas.Rewards, "POST", "rewards", body=body)
 
-    def _stored(self, body: NewRewards) -> NewRewards:
+    async def _stored(self, body: NewRewards) -> NewRewards:
         """Store the prompts and completions of a large request, prompt by prompt; return it with their ids."""
         prompt_ids: list[int] = []
         completion_ids: list[tuple[int, ...]] = []
         for prompt, group in zip(body.prompts, body.completions, strict=True):
             if isinstance(prompt, Prompt):
-                prompt_ids.append(self.client.prompts.add(prompt=prompt).id)
+                prompt_ids.append((await Prompts.add(self.client.prompts, prompt)).id)
             else:
-                prompt_ids.append(self.client.prompts.get(prompt).id)
+                prompt_ids.append((await Prompts.get(self.client.prompts, prompt)).id)
             new = [one for one in group if not isinstance(one, int)]
-            stored = self.client.completions.add(prompt_ids[-1], new) if new else None
+            stored = await Completions.add(self.client.completions, prompt_ids[-1], new) if new else None
             ids = iter(stored.ids if stored else ())
             completion_ids.append(tuple(one if isinstance(one, int) else next(ids) for one in group))
         return body.model_copy(update={"prompts": tuple(prompt_ids), "completions": tuple(completion_ids)})

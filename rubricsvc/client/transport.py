@@ -1,4 +1,4 @@
-"""Requests, retries and responses of the client.
+"""Requests, retries and responses, shared by both clients.
 
 Every request may be sent twice without doing anything twice (content is stored once, a job carries an
 Idempotency-Key). So all are retried on a lost connection and on 429, 502, 503 and 504, after ``Retry-After`` or an
@@ -12,9 +12,11 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from functools import wraps
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from urllib.parse import quote
 
 import httpx2
@@ -26,7 +28,7 @@ from rubricsvc.schemas import ErrorBody
 from rubricsvc.schemas.base import Method, MethodOf, request
 
 if TYPE_CHECKING:
-    from rubricsvc.client.clients import Client
+    from rubricsvc.client.clients import AsyncClient, Client
 
 MAX_DELAY_S = 30.0
 _MAX_BACKOFF_S = 5.0
@@ -35,20 +37,24 @@ _RETRIED_STATUS = {429, 502, 503, 504}
 
 log = logging.getLogger(__name__)
 
+C = TypeVar("C", bound="Client | AsyncClient")
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
+T = TypeVar("T")
 Q = TypeVar("Q")
+Blocking = TypeVar("Blocking")
+Awaitable_ = TypeVar("Awaitable_")
 
 
 @dataclass(eq=False)
-class Noun:
+class Noun(Generic[C]):
     """Methods of one noun, bound to a client."""
 
-    client: Client
+    client: Any
 
-    def send(self, returns: type[M], method: str, path: str, **options: Any) -> M:
+    async def send(self, returns: type[M], method: str, path: str, **options: Any) -> M:
         """Send a `request`, and return its response as a ``returns``."""
-        response = self.request(method, path, **options)
+        response = await self.request(method, path, **options)
         try:
             return returns.model_validate_json(response.content, extra="ignore")  # newer services may send more fields
         except ValidationError as error:
@@ -58,7 +64,7 @@ class Noun:
                 hint="check that the URL leads to rubricsvc, of the client's version",
             ) from None
 
-    def request(
+    async def request(
         self,
         method: str,
         path: str,
@@ -74,12 +80,13 @@ class Noun:
         """
         if isinstance(body, BaseModel):
             body, headers = body.model_dump_json().encode(), {"Content-Type": "application/json", **(headers or {})}
-        query: dict[str, Any] = {name: value for name, value in (params or {}).items() if value is not None}
+        query = {name: value for name, value in (params or {}).items() if value is not None}
         attempt, end = 0, None
         while True:
             retry_after = ""
             try:
-                response = self.client.http.request(method, path, params=query, headers=headers, content=body)
+                request = self.client.http.request(method, path, params=query, headers=headers, content=body)
+                response: httpx2.Response = await request if isawaitable(request) else request
             except httpx2.TransportError as lost:
                 message = f"no service answers at {self.client.http.base_url}: {lost}"
                 error: RubricsvcError = UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL")
@@ -97,11 +104,42 @@ class Noun:
                 log.warning("retrying for %.0f s: %s", left, error)
             backoff = min(_MAX_BACKOFF_S, 0.2 * 2.0 ** min(attempt, 9)) * random.uniform(0.5, 1.0)
             delay = float(retry_after) if retry_after.isdecimal() else backoff
-            time.sleep(min(MAX_DELAY_S, delay, left))
+            await self.client.sleep(min(MAX_DELAY_S, delay, left))
             attempt += 1
 
 
-def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> Method[P, Q, M]:
+@dataclass(eq=False)
+class Bound(Generic[Blocking, Awaitable_]):
+    """Descriptor of a coroutine function as a method: blocking on a `Client`, a coroutine on an `AsyncClient`."""
+
+    function: Callable[..., Coroutine[Any, Any, Any]]
+
+    @overload
+    def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+    @overload
+    def __get__(self, noun: Noun[Client], owner: object = None) -> Blocking: ...
+    @overload
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Awaitable_: ...
+
+    def __get__(self, noun: Any, owner: object = None) -> Any:
+        if noun is None:
+            return self.function
+        return wraps(self.function)(lambda *args, **kwargs: noun.client.run(self.function(noun, *args, **kwargs)))
+
+
+def method(
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Bound[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:
+    """Make a coroutine function a method."""
+    return Bound(function)
+
+
+One = Bound[MethodOf[int | str, P, Q, M], MethodOf[int | str, P, Q, Coroutine[Any, Any, M]]]
+"""A method about what an id or name refers to."""
+All = Bound[Method[P, Q, M], Method[P, Q, Coroutine[Any, Any, M]]]
+
+
+def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> All[P, Q, M]:
     """Make the method that sends a request; see `request` for its arguments.
 
     The model is the query of a ``GET`` and a ``POST?``, and the body of a ``POST``; the model `object` has no fields. A
@@ -110,23 +148,23 @@ def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> Method[P, Q
     verb, _, path = route.partition(" ")
     count = path.count("{}")
 
-    def send(noun: Noun, *args: Any, **fields: Any) -> Any:
+    async def send(noun: Noun[Any], *args: Any, **fields: Any) -> Any:
         url = path.format(*(quote(str(ref), safe="@/") for ref in args[:count]))
         if model is object:
-            return noun.send(returns, verb.rstrip("?"), url)
+            return await noun.send(returns, verb.rstrip("?"), url)
         made = request(model, *args[count:], **fields)
         if verb != "POST":
-            return noun.send(returns, verb.rstrip("?"), url, params=made.model_dump(exclude_unset=True))
+            return await noun.send(returns, verb.rstrip("?"), url, params=made.model_dump(exclude_unset=True))
         if "key" in type(made).model_fields and made.key is None:
             made = made.model_copy(update={"key": uuid.uuid4().hex})
-        return noun.send(returns, verb, url, body=made)
+        return await noun.send(returns, verb, url, body=made)
 
-    return cast("Method[P, Q, M]", send)
+    return Bound(send)
 
 
-def ref_endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> MethodOf[int | str, P, Q, M]:
+def ref_endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> One[P, Q, M]:
     """Make an `endpoint` whose first argument is the id or name for the ``{}`` of the path."""
-    return cast("MethodOf[int | str, P, Q, M]", endpoint(returns, route, model))
+    return cast("One[P, Q, M]", endpoint(returns, route, model))
 
 
 def error_of(response: httpx2.Response) -> RubricsvcError:

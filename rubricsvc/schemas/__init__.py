@@ -40,6 +40,7 @@ from rubricsvc.schemas.jobs import (
 )
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.rubrics import (
+    GeneratedRubric,
     LintReport,
     LintRequest,
     NewGeneration,

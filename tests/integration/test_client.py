@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from rubricsvc.client import Client, transport
+from rubricsvc.client import AsyncClient, Client, transport
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -79,7 +80,7 @@ def worker(
 def test_client_methods_round_trip(client: Client) -> None:
     prompt = client.prompts.add("Why?", external_id="a/b c")
     assert client.prompts.get(prompt.id) == client.prompts.get("a/b c") == prompt
-    assert client.rubrics.lint(RUBRIC, prompt.prompt, rules=["sign"]).findings == ()
+    assert [one.rule for one in client.rubrics.lint(RUBRIC, "Why?", rules=["sign"])] == []
     rubric = client.rubrics.add(RUBRIC, "my rubric", prompt_id=prompt.id)
     assert client.rubrics.get("my rubric@1") == rubric
     assert rubric.rubric == RUBRIC
@@ -156,6 +157,21 @@ def test_client_sends_key(db: Database, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("RUBRICSVC_API_KEY", secret)
         with Client(url) as client:
             assert client.prompts.page().data == ()
+
+
+def test_async_client_round_trip(url: str, worker: Any) -> None:
+    async def trip() -> None:
+        async with AsyncClient(url) as client:
+            scored = await client.score("Why?", RUBRIC, ["one", "two"], JUDGE, timeout=60)
+            assert [answer.reward for answer in scored] == [pytest.approx(2 / 3)] * 2
+            rows = [row.verdict.criterion async for row in client.iterate(client.verdicts.page, limit=1)]
+            assert sorted(rows) == ["a", "a", "pit", "pit"]
+            with pytest.raises(NotFoundError):
+                await client.prompts.get(99)
+            both = await asyncio.gather(client.prompts.get(1), client.rubrics.get(1))
+            assert both[1].rubric == RUBRIC
+
+    asyncio.run(trip())
 
 
 class Answers(httpx2.BaseTransport):

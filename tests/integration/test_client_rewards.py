@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
 from typing import Any
 
 import pytest
 
-from rubricsvc.client import Client
+from rubricsvc.client import AsyncClient, Client
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
@@ -69,13 +68,16 @@ def test_client_sends_a_large_request_in_parts(client: Client, monkeypatch: pyte
     assert caught.value.path == "completions"
 
 
-def test_client_rewards_that_are_waited_for_hold_no_thread_of_the_service(client: Client) -> None:
+def test_client_rewards_that_are_waited_for_hold_no_thread_of_the_service(client: Client, url: str) -> None:
     """With a thread each, 60 of them would keep the service from cancelling the job."""
     client.judges.add(JUDGE)
     job_id = client.rewards.submit(**ONE, timeout=0).job_id
 
-    with ThreadPoolExecutor(60) as threads:
-        waits = [threads.submit(client.rewards.get, job_id, timeout=50) for _ in range(60)]
-        time.sleep(0.5)
-        client.jobs.cancel(job_id)
-        assert [one.result().status for one in waits] == ["cancelled"] * 60
+    async def wait() -> list[str]:
+        async with AsyncClient(url) as waiting:
+            waits = [asyncio.create_task(waiting.rewards.get(job_id, timeout=50)) for _ in range(60)]
+            await asyncio.sleep(0.5)
+            await waiting.jobs.cancel(job_id)
+            return [rewards.status for rewards in await asyncio.gather(*waits)]
+
+    assert asyncio.run(wait()) == ["cancelled"] * 60

@@ -10,7 +10,7 @@ import pytest
 
 from rubricsvc.cli.main import COMMANDS, load
 from rubricsvc.client import Client
-from rubricsvc.client.transport import Noun
+from rubricsvc.client.transport import Bound, Noun
 from rubricsvc.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,9 +70,13 @@ def test_client_page_lists_every_method() -> None:
     page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `client\.([\w.]+)\(", page, re.M)
     with Client() as client:
-        nouns = {f"{name}.": type(value) for name, value in vars(client).items() if isinstance(value, Noun)}
-    methods = [f"{noun}{one}" for noun, kind in (nouns | {"": Client}).items() for one in vars(kind) if one[0] != "_"]
-    assert sorted(listed) == sorted(methods)
+        nouns = {name: value for name, value in vars(client).items() if isinstance(value, Noun) and value is not client}
+    methods = [f"{name}.{method}" for name, noun in nouns.items() for method in _methods(type(noun))]
+    assert sorted(listed) == sorted([*methods, *_methods(Client), "iterate", "close"])
+
+
+def _methods(noun: type) -> list[str]:
+    return [name for base in noun.__mro__ for name, value in vars(base).items() if isinstance(value, Bound)]
 
 
 def test_settings_page_lists_every_setting_with_its_default() -> None:

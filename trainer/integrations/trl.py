@@ -14,18 +14,16 @@ completions loss 0, without an error. So a judge that is down must not give None
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from rubricsvc.client import Client
+from rubricsvc.client import AsyncClient, Client
+from rubricsvc.client.nouns import Judges, Prompts
 from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -37,6 +35,7 @@ log = logging.getLogger(__name__)
 
 Chat = str | Sequence[Mapping[str, Any]]
 """A text, or messages in OpenAI's shape."""
+C = TypeVar("C", Client, AsyncClient)
 OnFailure = Literal["raise", "skip"]
 RubricRef = Rubric | int | str | None
 _LISTED = 3  # reasons in a message
@@ -53,40 +52,12 @@ class _Group:
     places: list[int] = field(default_factory=list)
 
 
-class RubricReward:
-    """Reward function for TRL's GRPOTrainer: ``reward_funcs=RubricReward(client, "strong", rubric="sky")``.
-
-    Prompts are stored by their messages. A dataset column ``prompt_id`` (id or external id) names stored ones instead:
-    a prompt with a reference answer or documents is found by its id only.
-
-    Args:
-        client: client of the service.
-        judge: id or name of a stored judge.
-        rubric: rubric of all prompts: a value, or the id, name, name@version or digest of a stored one. A dataset
-            column ``rubric`` comes before it; without either it is the only rubric of the stored prompt. A name means
-            the version that is the newest approved one at its first use.
-        on_failure: "raise" stops the training if a completion has no reward, "skip" passes it to TRL as None.
-        max_unscored: the largest share of a call's completions that may be None where they are skipped.
-        timeout: seconds that a call may take; then its job is cancelled, and what is not scored has no reward.
-        min_coverage: used instead of the rubrics' own.
-        allow_drafts: use rubrics that are not approved.
-        policy: name of the policy in the stored completions and the names of jobs.
-        name: name in TRL's log: ``rewards/NAME/mean``, ``NAME/unscored_fraction``.
-
-    Raises:
-        InvalidError: ``on_failure`` or ``max_unscored`` is invalid.
-
-    Raises (from a call):
-        UnavailableError: completions have no reward, or the service does not answer.
-        NotFoundError: there is no such judge, rubric or prompt.
-        ConflictError: the judge was replaced since the first call.
-        InvalidError: a prompt has no rubric or belongs to another one, there are no prompts, the number of completions
-            is not that of the prompts, or a completion has no message of the assistant.
-    """
+class _RubricReward(Generic[C]):
+    """What both callables share; `RubricReward` describes the arguments."""
 
     def __init__(
         self,
-        client: Client,
+        client: C,
         judge: int | str,
         *,
         rubric: RubricRef = None,
@@ -102,7 +73,7 @@ class RubricReward:
             raise InvalidError(f"on_failure: expected raise or skip, got {on_failure!r}", path="on_failure")
         if not 0 <= max_unscored <= 1:
             raise InvalidError(f"max_unscored: expected a share from 0 to 1, got {max_unscored!r}", path="max_unscored")
-        self.client = client
+        self.client: C = client
         self.judge = judge
         self.rubric = rubric
         self.on_failure = on_failure
@@ -114,15 +85,18 @@ class RubricReward:
         self._versions: dict[object, int] = {}  # of the rubrics that were named, since the first call
         self._judge_digest = ""
 
-    def __call__(self, prompts: Sequence[Chat], completions: Sequence[Chat], **columns: Any) -> list[float | None]:
-        """Score the completions of one call in one job; return rewards, None where one may be missing."""
+    async def _score(
+        self, prompts: Sequence[Chat], completions: Sequence[Chat], columns: Mapping[str, Any]
+    ) -> list[float | None]:
+        """Return the reward of each completion, None where it has none and that is allowed."""
         step = getattr(columns.get("trainer_state"), "global_step", None)
-        groups = self._groups(prompts, completions, columns, step)
-        self._check_judge()
+        groups = await self._groups(prompts, completions, columns, step)
+        await self._check_judge()
         seen: list[StoredJob] = []
         scored: Sequence[Sequence[Item | UnavailableError]]
         try:
-            scored = self.client.score_many(
+            scored = await Client.score_many(
+                self.client,
                 [group.prompt for group in groups],
                 [self._versions.get(group.version_key, group.rubric) for group in groups],
                 [group.completions for group in groups],
@@ -145,7 +119,7 @@ class RubricReward:
         job = f"job {seen[-1].id}" if seen else "the service"
         return self._rewards([results[place] for place in range(len(prompts))], job, columns)
 
-    def _groups(
+    async def _groups(
         self, prompts: Sequence[Chat], completions: Sequence[Chat], columns: Mapping[str, Any], step: int | None
     ) -> list[_Group]:
         """Return the completions by prompt and rubric: what a comparative judge sees together."""
@@ -158,7 +132,7 @@ class RubricReward:
         groups: dict[tuple[object, object], _Group] = {}
         for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             if (ref := ids[place]) is not None and ref not in self._prompt_ids:
-                self._prompt_ids[ref] = self.client.prompts.get(ref).id
+                self._prompt_ids[ref] = (await Prompts.get(self.client.prompts, ref)).id
             owner = prompt_of(prompt, place) if ref is None else self._prompt_ids[ref]
             rubric = self.rubric if rubrics[place] is None else rubrics[place]
             if not isinstance(rubric, Rubric | int | str | None):
@@ -171,11 +145,11 @@ class RubricReward:
             group.places.append(place)
         return list(groups.values())
 
-    def _check_judge(self) -> None:
+    async def _check_judge(self) -> None:
         """Raise a ConflictError if the judge is not the one of the first call."""
         try:
             with at_path("judge"):
-                digest = self.client.judges.get(self.judge).digest
+                digest = (await Judges.get(self.client.judges, self.judge)).digest
         except UnavailableError:
             if self.on_failure == "raise":
                 raise
@@ -218,19 +192,51 @@ class RubricReward:
         return rewards
 
 
-_THREADS = ThreadPoolExecutor(100, "rubric-reward")
-"""Each waits for one call's job; a client has as many connections."""
+class RubricReward(_RubricReward[Client]):
+    """Reward function for TRL's GRPOTrainer: ``reward_funcs=RubricReward(client, "strong", rubric="sky")``.
+
+    Prompts are stored by their messages. A dataset column ``prompt_id`` (id or external id) names stored ones instead:
+    a prompt with a reference answer or documents is found by its id only.
+
+    Args:
+        client: client of the service.
+        judge: id or name of a stored judge.
+        rubric: rubric of all prompts: a value, or the id, name, name@version or digest of a stored one. A dataset
+            column ``rubric`` comes before it; without either it is the only rubric of the stored prompt. A name means
+            the version that is the newest approved one at its first use.
+        on_failure: "raise" stops the training if a completion has no reward, "skip" passes it to TRL as None.
+        max_unscored: the largest share of a call's completions that may be None where they are skipped.
+        timeout: seconds that a call may take; then its job is cancelled, and what is not scored has no reward.
+        min_coverage: used instead of the rubrics' own.
+        allow_drafts: use rubrics that are not approved.
+        policy: name of the policy in the stored completions and the names of jobs.
+        name: name in TRL's log: ``rewards/NAME/mean``, ``NAME/unscored_fraction``.
+
+    Raises:
+        InvalidError: ``on_failure`` or ``max_unscored`` is invalid.
+
+    Raises (from a call):
+        UnavailableError: completions have no reward, or the service does not answer.
+        NotFoundError: there is no such judge, rubric or prompt.
+        ConflictError: the judge was replaced since the first call.
+        InvalidError: a prompt has no rubric or belongs to another one, there are no prompts, the number of completions
+            is not that of the prompts, or a completion has no message of the assistant.
+    """
+
+    def __call__(self, prompts: Sequence[Chat], completions: Sequence[Chat], **columns: Any) -> list[float | None]:
+        """Score the completions of one call in one job."""
+        rewards: list[float | None] = self.client.run(self._score(prompts, completions, columns))
+        return rewards
 
 
-class AsyncRubricReward(RubricReward):
+class AsyncRubricReward(_RubricReward[AsyncClient]):
     """`RubricReward` as a coroutine, for AsyncGRPO. TRL sends it to another process, which it can be pickled for."""
 
-    async def __call__(  # type: ignore[override]
+    async def __call__(
         self, prompts: Sequence[Chat], completions: Sequence[Chat], **columns: Any
     ) -> list[float | None]:
         """Score the completions of one call in one job."""
-        call = partial(super().__call__, prompts, completions, **columns)
-        return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+        return await self._score(prompts, completions, columns)
 
 
 def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.client import Client
+from rubricsvc.client import AsyncClient, Client
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
 from rubricsvc.store.session import Database
@@ -140,7 +140,7 @@ def test_rubric_reward_wrong_use_raises_whatever_on_failure(
 @pytest.mark.usefixtures("late_for_two")
 def test_async_rubric_reward_scores_after_being_pickled(client: Client, db: Database) -> None:
     """As AsyncGRPO uses it: sent to another process, called for one prompt at a time, several at once."""
-    made = AsyncRubricReward(Client(str(client.http.base_url)[:-4]), "instant", rubric="good")
+    made = AsyncRubricReward(AsyncClient(str(client.http.base_url)[:-4]), "instant", rubric="good")
 
     async def calls() -> list[Any]:
         reward = pickle.loads(pickle.dumps(made))
@@ -148,7 +148,7 @@ def test_async_rubric_reward_scores_after_being_pickled(client: Client, db: Data
             asked = [reward([user(text)] * 2, [assistant("one"), assistant(text)]) for text in ("Why?", "two")]
             return await asyncio.gather(*asked, return_exceptions=True)
         finally:
-            reward.client.close()
+            await reward.client.aclose()
 
     scored, failed = asyncio.run(calls())
     assert scored == [1.0, 1.0]

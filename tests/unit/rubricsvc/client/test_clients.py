@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rubricsvc.client import Client
+from rubricsvc.client import AsyncClient, Client
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import get_settings
 
@@ -15,10 +15,11 @@ URLS = ["localhost:9191", "http://", "http:///v1", "h", "", "ftp://h", "http://h
 
 def test_client_rejects_what_is_no_url() -> None:
     for url in [*URLS, "http://a b", "http://h\n", "user:secret@h", None]:
-        with pytest.raises(InvalidError) as caught:
-            Client(url)
-        assert (caught.value.path, "http://" in caught.value.hint) == ("base_url", True)
-        assert "secret" not in caught.value.message
+        for connect in (Client, AsyncClient):
+            with pytest.raises(InvalidError) as caught:
+                connect(url)
+            assert (caught.value.path, "http://" in caught.value.hint) == ("base_url", True)
+            assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize(
