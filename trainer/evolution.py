@@ -6,7 +6,7 @@ step and each round: a step that is repeated after a resume uses the same ones, 
 
 ::
 
-    versions = RunEvolutions(db, "first-3f2a9c1d", approve="auto")      # rubricsvc.services.evolving
+    versions = RunEvolutions(db, "first-3f2a9c1d", approve="auto")      # rubricsvc.services.evolutions
     with OnlineEvolution(config.evolve, versions, rewards) as evolution:
         train(policy, tasks, rewards, config, evolution=evolution)
 """
@@ -27,17 +27,16 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import check_formula, formula_for, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.evolving import Round, RunEvolutions, hold_rounds
-from rubricsvc.stats.evolution import measured, selected
+from rubricsvc.services.evolutions import Round, RunEvolutions, hold_rounds
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
 from trainer.event_loop import EventLoopThread
 from trainer.recording import Metrics
 from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by_task, validated
-from workers.authoring.evolution import propose_criteria
 from workers.engines import make_engine
-from workers.engines.base import Engine, error_message
+from workers.engines.base import error_message
 from workers.engines.budget import SpendingLimit
+from workers.evolution import measured, propose_criteria, selected
 
 log = logging.getLogger(__name__)
 
@@ -45,28 +44,6 @@ Members = Sequence[tuple[Completion, ScoredRollout]]
 """Completions of one prompt, with their rewards and verdicts."""
 CriterionValues = dict[str, list[float | None]]
 """Values by criterion key, one for each completion; None where it was not judged."""
-Trial = tuple[Round, Task, Sequence[Criterion], Sequence[Completion]]
-"""Criteria to be tried on completions of the prompt of a task, in a round."""
-
-
-def try_criteria(source: RewardSource, trials: Sequence[Trial]) -> list[CriterionValues]:
-    """Score all trials at once, as rollouts are scored; return the values of each, and none where there is nothing.
-
-    A source that raises is a failure of each round.
-    """
-    tasks, completions = list[Task](), list[Completion]()
-    for _, task, criteria, tried in trials:
-        if criteria:  # weights, vetoes and coverage are not what is tried
-            plain = [each.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for each in criteria]
-            tasks += [Task(task.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))] * len(tried)
-            completions += tried
-    try:
-        scored = iter(validated(source.score(tasks, completions), completions) if tasks else ())
-    except Exception as error:  # noqa: BLE001 - a trial changes no reward, and must not end the training
-        for one, _, criteria, _ in trials:
-            one.failures += [f"trial: {error_message(error)}"] if criteria else []
-        return [{} for _ in trials]
-    return [columns(criteria, list(islice(scored, len(tried) if criteria else 0))) for *_, criteria, tried in trials]
 
 
 def columns(criteria: Sequence[Criterion], scored: Sequence[ScoredRollout]) -> CriterionValues:
@@ -91,22 +68,13 @@ def spread(members: Members, count: int) -> list[Completion]:
 class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
     """Evolves the rubrics of a run on its rollouts. Engines of the proposer and the trusted judge are closed on exit.
 
-    Criteria are tried by the reward source of the run. The engine of the proposer and the source of trusted verdicts
-    are by default those of the settings.
+    Criteria are tried by the reward source of the run.
 
     Raises:
         InvalidError: A judge is given by name, or there is a budget and the proposer has no price.
     """
 
-    def __init__(
-        self,
-        config: EvolveConfig,
-        versions: RunEvolutions,
-        rewards: RewardSource,
-        *,
-        engine: Engine | None = None,
-        trusted: RewardSource | None = None,
-    ) -> None:
+    def __init__(self, config: EvolveConfig, versions: RunEvolutions, rewards: RewardSource) -> None:
         proposer, judge = config.proposer, config.trusted
         if isinstance(proposer, str) or isinstance(judge, str):
             hint = "give the judges themselves; `rubricsvc runs start` looks them up"
@@ -115,9 +83,8 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
             hint = "set endpoint.price of the judge, or leave evolve.budget out"
             raise InvalidError(f"unknown price: {', '.join(proposer.unpriced)}", hint=hint, path="evolve.budget")
         self._config, self._judge, self.versions, self._rewards = config, proposer, versions, rewards
-        self._engine = engine or make_engine(proposer)
-        self._own_trusted = JudgeRewards(judge) if trusted is None and judge is not None else None
-        self._trusted = trusted or self._own_trusted
+        self._engine = make_engine(proposer)
+        self._trusted = JudgeRewards(judge) if judge is not None else None
         self._loop = EventLoopThread("proposals")
         self._groups: Mapping[int, tuple[Task, Members]] = {}
 
@@ -166,10 +133,10 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         self._groups = dict(zip(ids, zip(tasks, members, strict=True), strict=True))
         rounds = hold_rounds(self.versions.db, step, ids, self, approve=self.versions.approve)
         for one in rounds:
-            if one.done is not None and one.done.failure is not None:
+            if one.done.failure is not None:
                 text = self._groups[one.id][0].prompt.text
                 log.warning("step %d, prompt %.40r: %s", step + 1, text, one.done.failure)
-        done = [one.done for one in rounds if one.done is not None]
+        done = [one.done for one in rounds]
         lists = ("proposed", "refused", "untested", "activated", "retired")
         return metrics | {
             **{f"evolve/{name}": sum(len(getattr(one, name)) for one in done) for name in lists},
@@ -216,24 +183,23 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         Due are proposed and active criteria, and retired ones whose newest trial is long ago. The step's own verdicts
         are not asked for again.
         """
-        dues, own, on_group, on_trusted = list[list[Criterion]](), list[CriterionValues](), list[Trial](), list[Trial]()
+        dues, own = list[list[Criterion]](), list[CriterionValues]()
         for one in rounds:
-            task, members = self._groups[one.id]
-            group = [completion for completion, _ in members]
+            _, members = self._groups[one.id]
             retested = one.step - self._config.retest_every
             asked = {each.key: each.question for each in one.used.criteria}
             known = [each.criterion for each in one.entries if asked.get(each.key) == each.criterion.question]
             own.append(columns(known, [scored for _, scored in members]))
-            due = [
-                each.criterion
-                for each in one.entries
-                if each.state in ("proposed", "active")
-                or (each.state == "retired" and (each.tested_step or 0) <= retested)
-            ]
-            dues.append(due)
-            on_group.append((one, task, [each for each in due if each.key not in own[-1]], group))
-            on_trusted.append((one, task, due if self._trusted is not None else (), group))
-        found = try_criteria(self._rewards, on_group), try_criteria(self._trusted or self._rewards, on_trusted)
+            dues.append(
+                [
+                    each.criterion
+                    for each in one.entries
+                    if each.state in ("proposed", "active")
+                    or (each.state == "retired" and (each.tested_step or 0) <= retested)
+                ]
+            )
+        new = [[each for each in due if each.key not in mine] for due, mine in zip(dues, own, strict=True)]
+        found = self._try(self._rewards, rounds, new), self._try(self._trusted, rounds, dues)
         for one, due, mine, tried, trusted in zip(rounds, dues, own, *found, strict=True):
             values, keys = mine | tried, [each.key for each in due]
             for place, entry in enumerate(one.entries):
@@ -245,6 +211,31 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
                     continue
                 one.entries[place] = measured(entry, one.step, values.get(entry.key, ()), compared) or entry
             one.untested = [each.key for each in one.entries if each.key in keys and each.tested_step != one.step]
+
+    def _try(
+        self, source: RewardSource | None, rounds: Sequence[Round], due: Sequence[Sequence[Criterion]]
+    ) -> list[CriterionValues]:
+        """Score what is due in each round at once, as rollouts are scored; return the values, none without a source.
+
+        A source that raises is a failure of each round.
+        """
+        tasks, completions = list[Task](), list[Completion]()
+        tried = [one for one in zip(rounds, due, strict=True) if source is not None and one[1]]
+        for one, criteria in tried:  # weights, vetoes and coverage are not what is tried
+            task, members = self._groups[one.id]
+            plain = [each.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for each in criteria]
+            tasks += [Task(task.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))] * len(members)
+            completions += [completion for completion, _ in members]
+        try:
+            scored = iter(validated(source.score(tasks, completions), completions) if source and tasks else ())
+        except Exception as error:  # noqa: BLE001 - a trial changes no reward, and must not end the training
+            for one, _ in tried:
+                one.failures.append(f"trial: {error_message(error)}")
+            return [{} for _ in rounds]
+        values: dict[int, CriterionValues] = {}
+        for one, criteria in tried:
+            values[one.id] = columns(criteria, list(islice(scored, len(self._groups[one.id][1]))))
+        return [values.get(one.id, {}) for one in rounds]
 
     def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
         """Keep the criteria that separate best, with a small share of the authored weight."""
@@ -262,5 +253,5 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
     def __exit__(self, *error: object) -> None:
         self._loop.run(self._engine.aclose())
         self._loop.close()
-        if self._own_trusted is not None:
-            self._own_trusted.__exit__(*error)
+        if self._trusted is not None:
+            self._trusted.__exit__(*error)

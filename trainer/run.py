@@ -653,7 +653,7 @@ class Run:
         if evolve is None:
             yield None
             return
-        from rubricsvc.services.evolving import RunEvolutions
+        from rubricsvc.services.evolutions import RunEvolutions
         from trainer.evolution import OnlineEvolution
 
         with open_database() as db:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, progress_bar, show
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
+from rubricsvc.errors import needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import StoredJob
 
@@ -27,32 +28,29 @@ def start(
     The same command continues what was interrupted, or what has used its --budget.
     """
     from rubricsvc.cli.jobs import worker_for
-    from rubricsvc.cli.models import ask
-    from workers.authoring.evolution import propose_criteria
-    from workers.engines.budget import SpendingLimit
+    from rubricsvc.cli.models import fetch_embedded
 
-    with local_service() as s:
-        judge = s.judges.value(request.proposer) if request.proposer is not None else None
+    with needs_extra("judging"):
+        from workers.evolution import evolve_on_labels
+    with (
+        local_service() as s,
+        continue_hint("rounds so far are stored"),
+        progress_bar(f"evolution of {rubric}") as bar,
+        ExitStack() as workers,  # of this process, until the last job has ended
+    ):
 
-        def propose(*given: Any, budget: float | None, **shown: Any) -> Any:
-            limit = SpendingLimit(budget, 0.0)
-            return judge and ask(judge, lambda engine: propose_criteria(engine, judge, *given, limit=limit, **shown))
+        def update(job: StoredJob) -> None:
+            if (now := job.progress) is not None:
+                bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
 
-        with (
-            continue_hint("rounds so far are stored"),
-            progress_bar(f"evolution of {rubric}") as bar,
-            ExitStack() as workers,  # of this process, until the last job has ended
-        ):
+        def score_job(job_id: int) -> None:
+            workers.enter_context(worker_for(s, job_id))
+            s.jobs.wait(job_id, None, update, echo)
 
-            def update(job: StoredJob) -> None:
-                if (now := job.progress) is not None:
-                    bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
-
-            def score_job(job_id: int) -> None:
-                workers.enter_context(worker_for(s, job_id))
-                s.jobs.wait(job_id, None, update, echo)
-
-            report = s.evolutions.evolve(rubric, request, score_job, propose if judge else None, on_progress=bar.update)
+        if request.proposer is not None:
+            fetch_embedded(s.judges.value(request.proposer))
+        evolution_id = evolve_on_labels(s.db, rubric, request, score_job, bar.update)
+        report = s.evolutions.get(evolution_id)
     _show(report, as_json)
 
 

@@ -68,7 +68,7 @@ class RefusedProposal(Value):
 class EvolutionRound(Value):
     """What one round did, with criteria by key: stored when it has proposed, and again when it has decided."""
 
-    decided: bool = Field(True, description="Whether its criteria have been measured and decided on.")
+    decided: bool = Field(False, description="Whether its criteria have been measured and decided on.")
     failure: str | None = Field(None, description="Why nothing was proposed or tried; null if all went well.")
     proposed: tuple[str, ...] = Field((), description="Criteria that are new in the buffer.")
     refused: tuple[RefusedProposal, ...] = Field((), description="Proposals that are not tried.")

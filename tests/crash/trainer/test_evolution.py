@@ -18,7 +18,7 @@ import torch
 
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.evolving import RunEvolutions
+from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import EvolutionStepRow, RubricRow
 from tests.databases import sqlite_at

@@ -21,8 +21,7 @@ from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
-from rubricsvc.services.evolutions import Evolutions
-from rubricsvc.services.evolving import RunEvolutions
+from rubricsvc.services.evolutions import Evolutions, RunEvolutions
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, TASKS, share_of_a, tiny_config, tiny_policy
@@ -102,12 +101,14 @@ def training(
 ) -> Iterator[Training]:
     config = EvolveConfig.model_validate({"proposer": proposer or Judge(name="p", model="m"), "every": 1, **settings})
     buffers = RunEvolutions(db, "run-1", config.approve)
-    engine = None if proposer else ScriptedProposer(*replies)
-    with (
-        JudgeRewards(JUDGE, judge or WordEngine()) as rewards,
-        OnlineEvolution(config, buffers, rewards, engine=engine, trusted=trusted) as evolution,
-    ):
-        yield Training(evolution, buffers, rewards)
+    with JudgeRewards(JUDGE, judge or WordEngine()) as rewards, pytest.MonkeyPatch.context() as patch:
+        if proposer is None:
+            patch.setattr("trainer.evolution.make_engine", lambda _: ScriptedProposer(*replies))
+        if trusted is not None:
+            patch.setattr("trainer.evolution.JudgeRewards", lambda _: trusted)
+            config = config.model_copy(update={"trusted": JUDGE})
+        with OnlineEvolution(config, buffers, rewards) as evolution:
+            yield Training(evolution, buffers, rewards)
 
 
 def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> None:
@@ -191,7 +192,7 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
             ]
             return super().score(tasks, swapped)
 
-    with Trusted(JUDGE, WordEngine()) as trusted, training(db, proposal("fog", "hail"), trusted=trusted) as run:
+    with training(db, proposal("fog", "hail"), trusted=Trusted(JUDGE, WordEngine())) as run:
         run.step(*GROUP)
         assert run.states()["fog"] == ("retired", "agreement")
         assert run.states()["hail"] == ("active", None)

@@ -1,17 +1,21 @@
-"""Rounds in which rubrics evolve, on labels or on the rollouts of a training run. Needs the extra ``judging``.
+"""Evolution of rubrics: proposals of a model, what is measured of them, and the rounds on people's labels.
 
-`hold_rounds` proposes criteria, has them measured by a `Source`, and records the version that was decided on. A command
-calls it with people's labels (`LabelSource`), the trainer between its steps with rollouts (`RunEvolutions`).
+Those on the rollouts of a run are in `trainer.evolution`; `rubricsvc.services.evolutions.hold_rounds` holds both.
+Separation is the standard deviation of a criterion's values within a group of completions: what GRPO can learn from.
+Agreement is the share of pairs of completions that a criterion, or the rewards of a rubric, order as people or a
+trusted judge do; ties count half (docs/evolving.md). Needs the extra ``judging``.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import aclosing
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from itertools import count
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,195 +24,244 @@ from rubricsvc.core.evolution import (
     BufferedCriterion,
     EvolutionRequest,
     EvolutionRound,
+    HeldOutResult,
+    ProposalSource,
+    RefusedProposal,
     RetirementReason,
     evolved_rubric,
 )
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import NO_RUBRIC
+from rubricsvc.core.generation import NO_RUBRIC, Generation
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, cut
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.lint import lint
+from rubricsvc.lint.duplicates import near_duplicates
 from rubricsvc.services.analysing import read_matrices, scope_of
+from rubricsvc.services.evolutions import Round, hold_rounds
 from rubricsvc.services.versions import Edit, add_version
-from rubricsvc.stats.criteria import reward_vector
-from rubricsvc.stats.evolution import agreement, held_out_result, measured
-from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats import OnProgress
+from rubricsvc.stats.criteria import mean_estimates, reward_vector
+from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.paired import differences, ordered, preference_pairs
-from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
+from rubricsvc.stats.ranking import concordance
+from rubricsvc.store import evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import by_id, get_or_add, page_of
+from rubricsvc.store.session import by_id, get_or_add
 from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow, RubricRow
+from workers import checks
+from workers.authoring.author import Author, GenerationError, rubric_reader
+from workers.authoring.templates import shown, shown_all
+from workers.engines import make_engine
+from workers.engines.base import Engine
+from workers.engines.budget import SpendingLimit, current_budget
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.states import ApprovalPolicy
     from rubricsvc.store.session import Database
 
-Approve = Literal["auto", "human"]
-Authored = tuple[Prompt, Rubric]
-"""A prompt with its authored rubric."""
+TEMPLATE = "evolve"
+REPAIRS = 2
+MAX_PROPOSALS = 4
+TEMPERATURE = 0.7
+Proposed = tuple[list[BufferedCriterion], EvolutionRound]
+"""New entries of a buffer, and what the round has done so far."""
 
 
-@dataclass
-class Round:
-    """The round of the evolution ``id`` of the rubric ``base`` that follows a ``step``, which ``used`` a version.
+async def propose_criteria(
+    engine: Engine,
+    judge: Judge,
+    base: Rubric,
+    entries: Sequence[BufferedCriterion],
+    *,
+    step: int,
+    texts: Mapping[str, str],
+    limit: SpendingLimit,
+    most: int = MAX_PROPOSALS,
+    prompt: Prompt | None = None,
+) -> Proposed:
+    """Return the new criteria of one reply; where there is none, the round has a failure: its reason, then why.
 
-    A source adds to the buffer (``entries``) what is proposed, replaces entries by what is measured, and says which are
-    ``untested``, by key, since their trial failed. ``done`` is what has been done so far.
+    Args:
+        engine: The engine of the judge.
+        judge: Whose model, endpoint and thinking propose.
+        base: The rubric.
+        entries: Its buffer. The model is shown the frozen and the active criteria.
+        step: The step, from 0.
+        texts: Completions that differ, by SHA-256: answers to ``prompt``, or each with its prompt and people's scores.
+        limit: What calls may cost.
+        most: Maximum of criteria that are taken from the reply.
+        prompt: The prompt, where all have the same.
     """
+    lines = [
+        f"- {'(pitfall) ' * (one.criterion.weight < 0)}{' '.join(one.criterion.text.split())}"
+        for one in entries
+        if one.state in USED
+    ]
+    values = {"criteria": shown("criteria", "\n".join(lines)), "most": str(most)}
+    answers = shown_all("answer", {f"answer {n}": text for n, text in enumerate(texts.values(), start=1)})
+    if prompt is None:
+        values["labelled"] = answers
+    else:
+        values |= {"prompt": shown("question", prompt.text), "answers": answers}
+    reader = rubric_reader(TEMPLATE, least=1, needs_positive=False)
+    own = SpendingLimit(None, 0.0, within=limit)
+    token = current_budget.set(own)
+    try:
+        # a judge is usually asked at temperature 0, and would propose the same criteria in every round
+        sampling = judge.sampling.model_copy(update={"temperature": judge.sampling.temperature or TEMPERATURE})
+        author = Author(engine, judge, Generation(sampling=sampling, repairs=REPAIRS, redraws=0))
+        draft = await author.write(TEMPLATE, values, reader=reader)
+    except GenerationError as error:
+        return [], EvolutionRound(failure=f"{error.reason}: {error}"[:500], cost=own.spent)
+    finally:
+        current_budget.reset(token)
+    source = ProposalSource(
+        judge=judge.name,
+        model=judge.model,
+        template=draft.template.name,
+        template_digest=draft.template.digest,
+        step=step,
+        group=tuple(texts),
+    )
+    proposed = draft.rubric.criteria[:most]
+    added, done = admit(proposed, base, entries, prompt=prompt, source=source)
+    return added, done.model_copy(update={"raw_reply": draft.raw_reply, "cost": own.spent})
 
-    id: int
-    step: int
-    base: Rubric
-    used: Rubric
-    entries: list[BufferedCriterion]
-    done: EvolutionRound | None = None
-    untested: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    score: float | None = None
+
+def admit(
+    proposed: Sequence[Criterion],
+    base: Rubric,
+    entries: Sequence[BufferedCriterion],
+    *,
+    prompt: Prompt | None,
+    source: ProposalSource,
+) -> Proposed:
+    """Return the proposals that are new and have no fault that the linter finds; all criteria of the buffer count.
+
+    They are tried without a veto, and without what a person would have to confirm: references and sources. Their keys
+    are evolved-1, evolved-2, …, which no entry has or has had.
+    """
+    accepted: list[BufferedCriterion] = []
+    refused: list[RefusedProposal] = []
+    known = [entry.criterion for entry in entries]
+    taken = {entry.key for entry in entries}
+    keys = (name for name in (f"evolved-{number}" for number in count(1)) if name not in taken)
+    size = min((abs(other.weight) for other in base.criteria if other.weight), default=1.0)
+    for given, key in zip(proposed, keys, strict=False):
+        removed = {"required": False, "reference": None, "passages": None, "sources": None}
+        one = given.model_copy(update={"key": key, **removed})
+        same = next((other for other in known if (other.check or other.question) == (one.check or one.question)), None)
+        if same is None and one.check is None:
+            judged = [other for other in known if other.check is None and other.custom_prompt is None]
+            pairs = near_duplicates([*judged, one])
+            same = next((judged[place] for place, later in pairs if later == len(judged)), None)
+        if same is not None:
+            refused.append(RefusedProposal(text=one.text, reason=f"duplicate of {same.key}"))
+            continue
+        sized = one.model_copy(update={"weight": size if one.weight > 0 else -size})  # linted whatever its weight
+        whole = base.model_copy(update={"criteria": (*base.criteria, sized)})
+        findings = lint(whole, prompt, empty_value=checks.value_of_empty)
+        found = next((f for f in findings if f.criterion == key and f.severity != "info"), None)
+        if found is not None:
+            refused.append(RefusedProposal(text=one.text, reason=f"{found.rule}: {found.message}"))
+            continue
+        known.append(one)
+        accepted.append(BufferedCriterion(criterion=one, state="proposed", source=source))
+    return accepted, EvolutionRound(proposed=tuple(one.key for one in accepted), refused=tuple(refused))
 
 
-class Source(Protocol):
-    """What criteria are proposed from and measured on: people's labels, or the rollouts of a run."""
+Values = Sequence[float | None]
+"""A criterion's value for each completion of a group; None where it was not judged."""
 
-    def propose(self, rounds: Sequence[Round]) -> None:
-        """Add proposed criteria to the buffer of each round, and set its ``done``, or add a failure."""
-
-    def measure(self, rounds: Sequence[Round]) -> None:
-        """Measure what is due in each round, and replace its entries."""
-
-    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
-        """Return which criteria are kept (None) or why they are retired, by key, and the rubric with those in use."""
+MIN_SHARE = 0.5
+"""Share of a group that must be judged for a trial to count."""
+MIN_ORDERED = 0.9
+"""Share of the pairs that a draft must have rewards for."""
 
 
-def hold_rounds(
-    db: Database, step: int, ids: Sequence[int], source: Source, *, approve: Approve = "human"
-) -> list[Round]:
-    """Hold the round of each evolution that follows a step: propose, measure, decide, and record each of them.
+def measured(entry: BufferedCriterion, step: int, values: Values, reference: Values = ()) -> BufferedCriterion | None:
+    """Return the entry after a trial at ``step``; None if too few completions were judged.
 
-    What another process has recorded is taken over: proposals are not asked for again, and a round that is decided
-    stays. A version is written in one transaction with its round, as a draft where a person approves.
+    ``values`` are those of its criterion in a group of completions, ``reference`` what the trusted judge or people say
+    of each; empty without one.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < max(2, MIN_SHARE * len(values)):
+        return None
+    both = zip(values, reference, strict=bool(reference))
+    net_concordant, _, different = concordance([(a, b) for a, b in both if a is not None and b is not None])
+    found = {"separation": pstdev(known), "mean": fmean(known), "pairs": entry.pairs + different}
+    found["agreeing"] = entry.agreeing + (different + net_concordant) / 2
+    return entry.model_copy(update={"trials": entry.trials + 1, "tested_step": step, **found})
+
+
+def selected(
+    entries: Sequence[BufferedCriterion],
+    step: int,
+    *,
+    max_active: int,
+    min_separation: float,
+    referenced: bool,
+) -> dict[str, RetirementReason | None]:
+    """Return by key which criteria are kept (None), and why the others are retired.
+
+    Of the criteria that are active or were tested at this ``step``, the best ``max_active`` are kept. Frozen criteria,
+    retired ones that were not tested, and proposed ones without a trial stay as they are. A separation under
+    ``min_separation`` says nothing about a group. Where there is a trusted judge to agree with (``referenced``),
+    agreement counts.
+    """
+    reasons: dict[str, RetirementReason | None] = {}
+    eligible: list[tuple[float, int, str]] = []
+    for place, entry in enumerate(entries):
+        if entry.state == "frozen" or (entry.state != "active" and entry.tested_step != step):
+            continue
+        # separation, times 2 · agreement − 1 where there is a reference; nothing confirms what has no pairs to compare
+        share = entry.agreeing / entry.pairs if entry.pairs else 0.5
+        merit = (entry.separation or 0.0) * (2 * share - 1 if referenced else 1.0)
+        reasons[entry.key] = "agreement" if merit <= 0 else "limit"
+        if not entry.separation or entry.separation < min_separation:
+            reasons[entry.key] = "separation"
+        elif merit > 0:
+            eligible.append((-merit, place, entry.key))
+    return reasons | {key: None for *_, key in sorted(eligible)[:max_active]}
+
+
+def agreement(rewards: Floats, pairs: Ints) -> float | None:
+    """Return the share of pairs [P, 2] that rewards [N] order as people do; None where too many have no reward."""
+    units = ordered(differences(rewards, pairs))
+    known = ~np.isnan(units)
+    return float(units[known].mean()) if len(units) and known.mean() >= MIN_ORDERED else None
+
+
+def held_out_result(pairs: Ints, clusters: Ints, start: Floats, best: Floats) -> HeldOutResult:
+    """Return how much better rewards [N] of the best draft order held-out pairs [P, 2] than those of the start.
+
+    ``clusters`` [N] are what is independent: the prompts, or the completions where all have one prompt.
 
     Raises:
-        ConflictError: Another process has held the round of an evolution on labels meanwhile.
+        InvalidError: No pair has both rewards.
     """
-    rounds: list[Round] = []
-    with db.write() as session:
-        for row in (evolutions.get(session, id_) for id_ in ids):
-            recorded = evolutions.begin_step(session, row, step)
-            used, entries = rubrics.get(session, recorded.rubric_id).value, evolutions.newest_entries(session, row)
-            rounds.append(Round(row.id, step, row.rubric.value, used, entries, recorded.round_value))
-    fresh = [one for one in rounds if one.done is None]
-    source.propose(fresh)
-    with db.write() as session:
-        for one in fresh:
-            one.done = (one.done or EvolutionRound()).model_copy(update={"decided": False})
-            recorded = evolutions.begin_step(session, evolutions.get(session, one.id), step)
-            if recorded.round is None:
-                evolutions.write_round(session, recorded, one.entries, one.done)
-    under_way = [one for one in rounds if one.done is not None and not one.done.decided]
-    source.measure(under_way)
-    for one in under_way:
-        moved, (decided, version) = defaultdict[str, list[str]](list), source.decide(one)
-        for place, entry in enumerate(one.entries):
-            if entry.key in decided:
-                reason = decided[entry.key]
-                state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
-                if bool(reason) == (entry.state in USED):
-                    moved["retired" if reason else "activated"].append(entry.key)
-                one.entries[place] = entry.model_copy(update={"state": state, "reason": reason})
-        written = one.done or EvolutionRound()
-        fields: dict[str, object] = {name: tuple(keys) for name, keys in moved.items()}
-        fields |= {"decided": True, "untested": tuple(one.untested), "score": one.score}
-        fields["failure"] = "; ".join(filter(None, [written.failure, *one.failures])) or None
-        fields["active"] = sum(entry.state == "active" for entry in one.entries)
-        one.done = written.model_copy(update=fields)
-        with db.write() as session:
-            row = evolutions.get(session, one.id)
-            recorded = evolutions.begin_step(session, row, step)
-            if (known := recorded.round_value) is not None and known.decided:
-                if row.run is None:
-                    raise ConflictError(f"evolution {one.id} is continued by another process", hint="wait for it")
-                continue
-            parent, target_id = evolutions.newest_target(session, row.id) or row.rubric, None
-            if version.digest != parent.digest:
-                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
-                name, prompt_id = evolutions.lineage(row), row.prompt_id or row.rubric.prompt_id
-                edit = Edit(row.run or name, parent.id, force=True, draft=approve == "human", policy="none")
-                target = add_version(session, version, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
-                changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items())
-                comment = f"evolved after step {step + 1}: {changed or 'as the buffer is now'}"
-                rubrics.record_event(session, target, target.state, by=edit.by or name, comment=comment)
-                target_id = target.id
-            evolutions.write_round(session, recorded, one.entries, one.done, target_id)
-    return rounds
-
-
-class RunEvolutions:
-    """The evolutions of one training run, one for each prompt; ``run`` is its name, which no other run has.
-
-    What a step used and what its round did is recorded once: a step that is repeated after a resume finds it, and so
-    uses the same versions. They are approved when they are written, or by a person (``approve``); ``approval`` says
-    which rubrics must be.
-
-    Raises:
-        InvalidError: All rubrics need the approval of a person, and ``approve`` is ``auto``.
-    """
-
-    def __init__(self, db: Database, run: str, approve: Approve, approval: ApprovalPolicy = "generated") -> None:
-        if approve == "auto" and approval == "all":
-            message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
-            raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
-        self.run, self.approve, self.db = run, approve, db
-        self._ids: dict[tuple[str, str], int] = {}
-
-    def begin_step(self, step: int, tasks: Sequence[Authored]) -> list[Rubric]:
-        """Return the rubric version that a step (from 0) uses for each task, and record it.
-
-        Raises:
-            ConflictError: The database does not know the earlier steps of the run.
-        """
-        with self.db.read() as session:
-            if step and not page_of(session, EvolutionRow, 0, 1, run=self.run):
-                message = f"the database does not have the rubric versions that run {self.run} has used"
-                raise ConflictError(message, hint="use the database of the run: set RUBRICSVC_DATABASE_URL")
-        ids, used = self.ids(tasks), dict[int, int]()
-        with self.db.write() as session:
-            for id_ in dict.fromkeys(ids):
-                used[id_] = evolutions.begin_step(session, evolutions.get(session, id_), step).rubric_id
-            rows = by_id(session, RubricRow, used.values())
-            return [rows[used[id_]].value for id_ in ids]
-
-    def ids(self, tasks: Sequence[Authored]) -> list[int]:
-        """Return the evolution of each task; the prompt and the rubric are stored if they are not yet."""
-        keys = [(prompt.digest, base.digest) for prompt, base in tasks]
-        with self.db.write() as session:
-            for key, (prompt, base) in zip(keys, tasks, strict=True):
-                if key not in self._ids:
-                    prompt_id = completions.add_prompt(session, prompt).id
-                    row = evolutions.authored(session, base.digest, prompt_id)
-                    if row is None:
-                        edit, name = Edit(self.run, policy="none"), f"rubric-{base.digest[:12]}"
-                        row = add_version(session, base, edit, name=name).row
-                    columns = {"rubric_id": row.id, "run": self.run, "prompt_id": prompt_id}
-                    unique = {"key": digest("evolution", self.run, prompt_id, base.digest)}
-                    self._ids[key] = get_or_add(session, EvolutionRow, unique, **columns)[0].id
-        return [self._ids[key] for key in keys]
-
-    def spent(self) -> float:
-        """Return the US dollars that the proposals of this run have cost."""
-        with self.db.read() as session:
-            return evolutions.proposal_costs(session, run=self.run)
-
-    def waiting(self) -> list[str]:
-        """Return the versions of this run that wait for a person's approval, as name@version."""
-        with self.db.read() as session:
-            return [row.ref for row in evolutions.waiting(session, self.run, rubrics.NOT_APPROVED)]
+    before, after = (ordered(differences(rewards, pairs)) for rewards in (start, best))
+    known, of_pair = ~(np.isnan(before) | np.isnan(after)), clusters[pairs[:, 0]]
+    if not known.any():
+        raise InvalidError("no held-out pair has rewards of both rubrics", hint="see the failures of its jobs")
+    (difference,) = mean_estimates((after - before)[known, None], of_pair[known])
+    return HeldOutResult(
+        prompts=len(np.unique(of_pair)),
+        units=int(known.sum()),
+        left_out=int((~known).sum()),
+        start=float(before[known].mean()),
+        best=float(after[known].mean()),
+        difference=difference,
+        gain=difference.low is not None and difference.low > 0,
+    )
 
 
 MIN_PAIRS = {"search": 20, "held-out": 10}
@@ -223,32 +276,46 @@ WEIGHT = 0.1
 _WRITING = frozenset({"written", "trajectory"})
 
 
-Propose = Callable[..., tuple[list[BufferedCriterion], EvolutionRound]]
-"""Asks a model for criteria: ``propose(base, entries, step=, texts=, budget=)``, of `propose_criteria`; ``texts`` are
-completions with their prompt and people's scores, by SHA-256, and ``budget`` what is left, in US dollars."""
+def evolve_on_labels(
+    db: Database,
+    rubric: int | str,
+    request: EvolutionRequest,
+    score_job: Callable[[int], None],
+    on_progress: OnProgress = lambda done, total, note: None,
+) -> int:
+    """Evolve a rubric version on labels; with the same settings, labels and verdicts, continue or return that one's id.
+
+    ``score_job`` waits until a job is finished; ``on_progress`` is called with the round, their number and a note.
+
+    Raises:
+        NotFoundError: There is no such rubric, job or judge.
+        InvalidError: The start has no verdicts, or they depend on other completions; there are too few labels or labels
+            of one class; a price is not known; or the budget is used up: with a larger one it continues.
+        ConflictError: Another process continues it.
+        UnavailableError: A model cannot be asked.
+    """
+    source, note = LabelSource(db, rubric, request, score_job), ""
+    if not source.finished:
+        for step in range(request.rounds):
+            on_progress(step, request.rounds, note)
+            (one,) = hold_rounds(db, step, [source.id], source)
+            note = f"agreement {one.done.score:.4f}" if one.done.score is not None else ""
+        source.finish()
+        on_progress(request.rounds, request.rounds, "")
+    return source.id
 
 
 class LabelSource:
     """Proposes from the pairs that rubric and people order differently, and measures whole drafts on all pairs.
 
-    Attributes:
-        id: The evolution of the rubric with these settings, labels and verdicts; its budget is that of ``request``.
-
-    Raises:
-        NotFoundError: There is no such rubric, job or judge.
-        InvalidError: The start has no verdicts, or they depend on other completions; there are too few labels or labels
-            of one class; or a price is not known.
+    ``id`` is that of the evolution of the rubric with these settings, labels and verdicts.
     """
 
     def __init__(
-        self,
-        db: Database,
-        rubric: int | str,
-        request: EvolutionRequest,
-        score_job: Callable[[int], None],
-        propose: Propose | None = None,
+        self, db: Database, rubric: int | str, request: EvolutionRequest, score_job: Callable[[int], None]
     ) -> None:
-        self._db, self._request, self._score_job, self._propose = db, request, score_job, propose
+        self._db, self._request, self._score_job = db, request, score_job
+        self._proposer: Judge | None = None
         with db.write() as session:
             row = rubrics.get(session, rubric, allow_drafts=True)
             _, judge = scope_of(session, row.id, request.job_id, request.judge)
@@ -259,11 +326,11 @@ class LabelSource:
             # leaving a criterion out changes what such a judge is asked about the others
             self._together = any(one.mode in _WRITING and one.criteria_per_call != 1 for one in leaves)
             if request.proposer is not None:
-                proposer = judges.get(session, request.proposer).value
-                if not proposer.model:
-                    message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
+                self._proposer = judges.get(session, request.proposer).value
+                if not self._proposer.model:
+                    message = f"judge {request.proposer!r} ({self._proposer.mode}) has no model of its own"
                     raise InvalidError(message, hint="name one of its members", path="proposer")
-                for one in (proposer, judge.value):
+                for one in (self._proposer, judge.value):
                     jobs.check_budget(one, request.budget)
             self._start_id, self._start, self._prompt_id = row.id, row.value, row.prompt_id
             self._judge_id = judge.id
@@ -275,6 +342,7 @@ class LabelSource:
             evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, settings=given, **columns)
             evolution.settings = given
             self.id, self._name = evolution.id, evolutions.lineage(evolution)
+            self.finished = evolution.finished_at is not None
             hint = "continue by the same command with a larger --budget"
             self._exhausted = InvalidError(f"evolution {self.id} has used its budget", hint=hint)
             held = [one for one in evolutions.steps(session, self.id) if one.round_value and one.round_value.decided]
@@ -323,7 +391,7 @@ class LabelSource:
             InvalidError: The budget is used up.
             UnavailableError: The proposer cannot be asked.
         """
-        if self._propose is None:
+        if (proposer := self._proposer) is None:
             return
         for one in rounds:
             rewards, pairs, texts = self._rewards(one.used), self._pairs["search"], dict[str, str]()
@@ -339,13 +407,20 @@ class LabelSource:
                 question = cut(asked[completion.prompt_id].value.text, MAX_CHARS)
                 answer = cut(f"{note}\n\n{completion.value.text}", MAX_CHARS)
                 texts[completion.digest] = clean(f"Question:\n{question}\n\nAnswer:\n{answer}").text
-            added, one.done = self._propose(one.base, one.entries, step=one.step, texts=texts, budget=self._left())
+            added, one.done = asyncio.run(self._ask(proposer, one, texts))
             reason = (one.done.failure or "").partition(":")[0]
             if reason == Reason.BUDGET:
                 raise self._exhausted
             if reason not in ("", NO_RUBRIC):
-                raise UnavailableError(f"the proposer {self._request.proposer!r}: {one.done.failure}")
+                raise UnavailableError(f"the proposer {proposer.name!r}: {one.done.failure}")
             one.entries += added
+
+    async def _ask(self, proposer: Judge, one: Round, texts: Mapping[str, str]) -> Proposed:
+        limit = SpendingLimit(self._left(), 0.0)
+        async with aclosing(make_engine(proposer)) as engine:
+            return await propose_criteria(
+                engine, proposer, one.base, one.entries, step=one.step, texts=texts, limit=limit
+            )
 
     def measure(self, rounds: Sequence[Round]) -> None:
         """Have the judge asked about the criteria that it was not asked about yet."""
@@ -392,7 +467,7 @@ class LabelSource:
             best = (evolutions.newest_target(session, self.id) or row.rubric).value
             entries = evolutions.newest_entries(session, row)
         start, after = reward_vector(self._start, self._verdicts), self._rewards(best)
-        done = EvolutionRound(score=agreement(after, self._pairs["search"]))
+        done = EvolutionRound(decided=True, score=agreement(after, self._pairs["search"]))
         new = best.by_key.keys() - self._start.by_key.keys()
         if new or (self._together and len(best.criteria) < len(self._start.criteria)):
             job_id = self._score("held-out", best, "held-out")
