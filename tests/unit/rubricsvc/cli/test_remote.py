@@ -1,0 +1,70 @@
+"""With RUBRICSVC_URL set, which commands work against a remote service, and which need the database itself."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from rubricsvc.cli import commands
+from rubricsvc.cli.main import COMMANDS, load
+from rubricsvc.services import local
+
+LOCAL = {"serve", "worker", "doctor", "db upgrade", "keys create", "keys list", "keys revoke"}
+"""What is of the service's own machine."""
+NOT_YET = {
+    "completions": "generate import",
+    "evolve": "start",
+    "jobs": "bestofn export rescore submit",
+    "judges": "add agreement audit calibrate merge repeatability train",
+    "labels": "export import",
+    "rubrics": "analyse diff export fit generate import lint propose review test",
+    "runs": "preflight start sweep",
+    "score": "",
+}
+"""Commands that still need the database; the list may only shrink."""
+
+OPENS = {inspect.unwrap(one) for one in (commands.local_service, local.open_database, local.upgrade_schema)}
+
+
+def opens_database(used: Any, seen: set[object]) -> bool:
+    """Return whether a function or class of the command line or the trainer opens the database, but for `service`."""
+    used = inspect.unwrap(getattr(used, "func", used))
+    if used in OPENS:
+        return True
+    followed = getattr(used, "__module__", "").startswith(("rubricsvc.cli", "trainer"))
+    if not followed or used in seen or used is inspect.unwrap(commands.service):
+        return False
+    seen.add(used)
+    inner = vars(used).values() if inspect.isclass(used) else named(used) if inspect.isfunction(used) else ()
+    return any(opens_database(one, seen) for one in inner if inspect.isroutine(one) or inspect.isclass(one))
+
+
+def named(function: Any) -> Iterator[Any]:
+    """Yield what a function names: of its module, or of modules that it imports or names."""
+    codes = [function.__code__]
+    for code in codes:  # with those of functions within
+        codes += filter(inspect.iscode, code.co_consts)
+        module: Any = None
+        for one in dis.get_instructions(code):
+            if one.opname == "IMPORT_NAME":
+                module = import_module(one.argval)
+            elif one.opname in ("IMPORT_FROM", "LOAD_ATTR") and module is not None:
+                yield getattr(module, one.argval, None)
+            elif one.opname == "LOAD_GLOBAL":
+                yield (value := function.__globals__.get(one.argval))
+                module = value if inspect.ismodule(value) else None
+
+
+def test_commands_work_against_a_remote_service() -> None:
+    every = {
+        f"{name} {verb}".strip(): one.callback
+        for name in COMMANDS
+        for verb, one in getattr(load(name), "commands", {"": load(name)}).items()
+    }
+    found = {name for name, callback in every.items() if opens_database(callback, set())}
+    assert LOCAL <= found <= every.keys()
+    not_yet = {f"{name} {verb}".strip() for name, verbs in NOT_YET.items() for verb in verbs.split(" ")}
+    assert sorted(found - LOCAL - not_yet) == []
