@@ -105,6 +105,14 @@ class ReportQuery(BaseModel):
     )
 
 
+class BestOfNQuery(BaseModel):
+    """Parameters of best-of-n: whose rewards choose, and by which gold."""
+
+    job: tuple[Id, ...] = Field(min_length=1, description="Job whose rewards choose; repeat it to compare judges.")
+    gold: Ref = Field(description="Id of a job of another judge, or labels.")
+    n: Whole | None = Field(None, ge=2, description="Largest n; by default the fewest samples of a prompt.")
+
+
 MAX_REWARD_SECONDS = 50.0
 """Clients and proxies often close a connection that is silent for a minute."""
 

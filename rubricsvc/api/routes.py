@@ -44,6 +44,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Completions, "get", "GET", "/{completion_id}", OK),
     (Jobs, "submit", "POST", "", CREATED),
     (Jobs, "page", "GET", "", OK),
+    (Jobs, "best_of_n", "GET", "/best_of_n", OK),
     (Jobs, "get", "GET", "/{job_id}", OK),
     (Jobs, "items", "GET", "/{job_id}/items", OK),
     (Jobs, "compare", "GET", "/{a}/compare/{b}", OK),

@@ -16,7 +16,7 @@ from rubricsvc.cli.importing import SkipInvalid, input_file, report
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
 from rubricsvc.errors import InvalidError, NotApprovedError
-from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery
+from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy, no_worker
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
@@ -202,25 +202,14 @@ def compare(
     show(found if as_json else found.model_copy(update={"criteria": found.criteria[:20]}), as_json)
 
 
-@app.command()
-def bestofn(
-    *,
-    job: Annotated[list[int], typer.Option(help="Job whose rewards choose; repeat it to compare judges.")],
-    gold: Annotated[str, typer.Option(help="Id of a job of another judge, or labels.")],
-    n: Annotated[
-        int | None, typer.Option("--n", min=2, help="Largest n.", show_default="fewest samples of a prompt")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@command(app)
+def bestofn(query: BestOfNQuery, as_json: Json = False) -> None:
     """Show what the best of n samples is worth by a gold score, if judges choose it by their rewards.
 
     The samples are the completions of each prompt that all jobs scored. Estimates are unbiased, and no judge is asked.
     """
-    from rubricsvc.services.best_of_n import best_of_n
-
-    with local_service() as s, s.db.read() as session, output.progress_bar("best of n") as bar:
-        result = best_of_n(session, job, gold, most=n, on_progress=bar.update)
-    show(result, as_json)
+    with service() as s:
+        show(s.jobs.best_of_n(query), as_json)
 
 
 def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:

@@ -151,6 +151,8 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
         records.append(TypeAdapter(Any).dump_python(cells if columns else row))
     if records:
         _print_rows(records) if is_list else _print_record(records[0])
+        for reason in dict.fromkeys(_without_interval(records)):
+            echo(f"without an interval: {reason}")
     elif is_list and not as_json:
         echo(empty)
     if isinstance(data, Page) and data.next is not None:
@@ -203,6 +205,15 @@ def _is_estimate(value: Any) -> bool:
     return isinstance(value, dict) and {"value", "low", "high"} <= value.keys()
 
 
+def _without_interval(data: Any) -> Iterator[str]:
+    """Yield why estimates in the data have a value alone."""
+    if _is_estimate(data) and data["value"] is not None and data.get("null_reason"):
+        yield data["null_reason"]
+    elif isinstance(data, dict | list | tuple):
+        for one in data.values() if isinstance(data, dict) else data:
+            yield from _without_interval(one)
+
+
 def _is_plain(value: Any) -> bool:
     """Return whether a value fits into one cell: no list or dict has another one in it, but for an estimate."""
     if isinstance(value, list | tuple):
@@ -244,8 +255,9 @@ def cell(value: Any) -> str:
         case float():
             return f"{value:z.4f}".rstrip("0").rstrip(".")
         case {"value": number, "low": low, "high": high}:
-            interval = "" if low is None else f" [{cell(low)}, {cell(high)}]"
-            return f"{cell(number)}{interval}" + (f" ({value['null_reason']})" if value.get("null_reason") else "")
+            if number is None and value.get("null_reason"):
+                return f"- ({value['null_reason']})"
+            return cell(number) + ("" if low is None else f" [{cell(low)}, {cell(high)}]")
         case dict():
             return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
         case list() | tuple():

@@ -248,6 +248,28 @@ class JobComparison(Value):
     moved: tuple[Moved, ...] = Field(description="Those whose reward differs most.")
 
 
+class JudgeCurve(Value):
+    """What the samples that one judge chooses are worth."""
+
+    job_id: int
+    judge: str
+    gold: tuple[Estimate, ...] = Field(description="Gold of the best of each n by the judge's reward.")
+    gain: Estimate = Field(description="Gold at the largest n less that of one sample, paired by prompt.")
+    oracle_share: Estimate = Field(description="That gain as a share of the oracle's, with an interval over prompts.")
+    difference: Estimate | None = Field(description="Gold at the largest n less that of the first judge's choice.")
+
+
+class BestOfN(Value):
+    """Best-of-n by each judge on the same samples. Estimates are over prompts, with 95 % t intervals."""
+
+    gold_source: str = Field(description="Where the gold is from.")
+    prompts: int
+    left_out: dict[str, int] = Field(description="Completions that are not used, by reason.")
+    n: tuple[int, ...]
+    oracle: tuple[Estimate, ...] = Field(description="Gold of the best of each n by the gold: a perfect judge.")
+    judges: tuple[JudgeCurve, ...]
+
+
 _Plain, _Value = Tag("[plain]"), Tag("[value]")
 _BY_TYPE = Discriminator(lambda value: "[plain]" if isinstance(value, int | str) else "[value]")
 """Which member of the unions below a value is; names in brackets are no part of an error's path."""

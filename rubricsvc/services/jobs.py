@@ -21,11 +21,11 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import RETIRED
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, UnavailableError, at_path, cut
-from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
+from rubricsvc.queries import BestOfNQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, polling
-from rubricsvc.services import comparing
+from rubricsvc.schemas.jobs import WAIT_SECONDS, BestOfN, JobComparison, Notify, OnProgress, PairedBy, polling
+from rubricsvc.services import best_of_n, comparing
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
@@ -430,6 +430,12 @@ class Jobs:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         with self.db.read() as session:
             return comparing.compare(session, a, b, by=by)
+
+    @takes(BestOfNQuery)
+    def best_of_n(self, query: BestOfNQuery) -> BestOfN:
+        """Estimate what the best of n stored samples is worth by a gold score, if judges choose it by their rewards."""
+        with self.db.read() as session:
+            return best_of_n.best_of_n(session, query)
 
     def report(self, job_id: int, *, completions: int = 10, on_progress: OnCount = lambda *_: None) -> str:
         """Return the report of a job, an HTML page with so many ``completions`` in each list."""

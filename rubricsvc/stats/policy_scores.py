@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 from statistics import fmean
 
 import numpy as np
@@ -107,18 +107,13 @@ def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable],
     return Estimate(mean, mean - half, mean + half)
 
 
-def kl_bound(n: int) -> float:
-    """Return the bound log n - (n - 1)/n of KL(best-of-n ‖ policy), in nats (arXiv 2401.01879)."""
-    return log(n) - (n - 1) / n
-
-
 def chosen_mean(proxy: Floats, gold: Floats, n: int) -> float:
     """Return the expected gold [N] of the sample with the highest proxy [N] of n; of equal ones, any is chosen.
 
     The expectation over the C(N, n) subsets is exact (a U-statistic), so that it is unbiased for n new samples.
 
     With the samples by rising proxy, the i-th is chosen from C(i-1, n-1) of the C(N, n) subsets of n. With
-    ``gold = proxy`` it is the expected maximum, with both negated less the expected minimum.
+    ``gold = proxy`` it is the expected maximum.
     """
     if not 1 <= n <= len(proxy):
         raise ValueError(f"best of {n} needs as many samples, found {len(proxy)}")

@@ -56,8 +56,6 @@ def windows(series: str, values: Sequence[tuple[int, float]], size: int) -> list
 
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
-STEP = "step"
-"""The axis of most charts."""
 LENGTH = "completions/mean_length"
 STEP_BANDS = {
     REWARD: "one standard deviation of the rewards of a prompt's completions",
@@ -78,8 +76,8 @@ class Point:
     high: float | None = None
 
 
-def curve(title: str, points: Sequence[Point], height: int = 220, *, over: str = STEP) -> Callable[[int], Any]:
-    """Chart points over steps, or another number: a line, with a band, for each series."""
+def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[int], Any]:
+    """Chart points over steps: a line, with a band, for each series."""
     import altair as alt
 
     rows = [
@@ -94,15 +92,15 @@ def curve(title: str, points: Sequence[Point], height: int = 220, *, over: str =
         count = max(width // 60, 2)
         ends = [one.step for one in points] or [0.0]  # a short axis has a tick at each step, and none between
         whole_steps = list(range(math.floor(min(ends)), math.ceil(max(ends)) + 1))
-        values = whole_steps if over == STEP and len(whole_steps) <= count else alt.Undefined
-        axis = alt.Axis(values=values, tickCount=count, format="d" if over == STEP else "~g", grid=False)
+        values = whole_steps if len(whole_steps) <= count else alt.Undefined
+        axis = alt.Axis(values=values, tickCount=count, format="d", grid=False)
         legend = (
             alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
             if len(names) > 1
             else None
         )
         base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("step:Q", title=over, axis=axis),
+            x=alt.X("step:Q", title="step", axis=axis),
             color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
         )
         is_zero = all(row["value"] == 0 for row in rows)
@@ -177,12 +175,12 @@ def criterion_curves(steps: Sequence[Mapping[str, Any]], most: int, a_chart: int
     return charts
 
 
-def drawn(title: str, points: Sequence[Point], **options: Any) -> dict[str, Any]:
-    """Return a chart of points as SVG, by the name of its width, for a template; with options of `curve`."""
+def drawn(title: str, points: Sequence[Point]) -> dict[str, Any]:
+    """Return a chart of points as SVG, by the name of its width, for a template."""
     import vl_convert
     from markupsafe import Markup
 
-    chart, found = curve(title, points, **options), dict[str, Any]()
+    chart, found = curve(title, points), dict[str, Any]()
     for name, width in WIDTHS.items():
         sized = chart(width).properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
         svg = str(vl_convert.vegalite_to_svg(configured(sized).to_json()))
@@ -206,12 +204,11 @@ _CALLS = "tools/calls"
 
 
 class Curve(NamedTuple):
-    """A chart with its heading, and what its points and bands are, over steps or another number."""
+    """A chart with its heading, and what its points and bands are."""
 
     heading: str
     note: str
     points: list[Point]
-    over: str = STEP
 
 
 def curves(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:

@@ -1,0 +1,50 @@
+"""Commands about results print the same of this database and of the service at RUBRICSVC_URL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.settings import get_settings
+from rubricsvc.store.session import open_database
+from tests.cli import Cli, Ran
+from tests.service_process import running
+
+Both = Callable[..., Ran]
+
+
+@pytest.fixture
+def both(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
+    """Run a command here and at a service of the same database; what it prints must be the same."""
+    db = open_database(get_settings().database_url)
+    with running(db) as url:
+
+        def run(*args: object, stdin: str = "") -> Ran:
+            monkeypatch.delenv("RUBRICSVC_URL", raising=False)
+            here = ready(*args, stdin=stdin)
+            monkeypatch.setenv("RUBRICSVC_URL", url)
+            assert ready(*args, stdin=stdin) == here
+            return here
+
+        yield run
+    db.close()
+
+
+def test_best_of_n_is_the_same_over_http(ready: Cli, both: Both, tmp_path: Path) -> None:
+    texts = [f"{n} is an answer" for n in range(4)]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"prompt": "What is one?", "text": text}) + "\n" for text in texts))
+    assert ready("jobs", "submit", answers, "--judge", "quick", "--wait").code == 0
+    labels = [
+        {"completion_id": n, "rubric": "first", "criterion": "overall", "annotator": "ann", "value": n / 10}
+        for n in range(4, 8)
+    ]
+    assert ready("labels", "import", "-", stdin="".join(json.dumps(one) + "\n" for one in labels)).code == 0
+    found = both("jobs", "bestofn", "--job", 1, "--gold", "labels", "--json")
+    assert (found.code, found.json["n"]) == (0, [1, 2, 4]), found.err
+    table = both("jobs", "bestofn", "--job", 1, "--gold", "labels")
+    assert table.err.count("an interval needs 5 prompts") == 1 and "interval" not in table.out
+    assert both("jobs", "bestofn", "--job", 9, "--gold", "labels").code == 3
