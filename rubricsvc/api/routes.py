@@ -47,6 +47,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Jobs, "best_of_n", "GET", "/best_of_n", OK),
     (Jobs, "get", "GET", "/{job_id}", OK),
     (Jobs, "items", "GET", "/{job_id}/items", OK),
+    (Jobs, "export", "GET", "/{job_id}/export", OK),
     (Jobs, "compare", "GET", "/{a}/compare/{b}", OK),
     (Jobs, "cancel", "POST", "/{job_id}/cancel", OK),
     (Jobs, "rescore", "POST?", "/{job_id}/rescore", CREATED),

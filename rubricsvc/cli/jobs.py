@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +15,11 @@ from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import SkipInvalid, input_file, report
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
+from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, print_json, show
 from rubricsvc.errors import InvalidError, NotApprovedError
 from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy, no_worker
+from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy, no_worker
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
@@ -33,7 +34,7 @@ app = output.group("Jobs: completions to score, rubrics to generate.")
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
-_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".html": "html"}
+_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".html": "html"}
 
 
 @command(app)
@@ -142,7 +143,7 @@ def retry(job_id: Id, query: RetryRequest, wait: Wait = False, as_json: Json = F
         end(s, retried.job.model_copy(update={"is_new": True}), wait, as_json)
 
 
-@command(app)
+@command(app, without=("after", "limit"))
 def export(
     job_id: Id,
     query: ExportQuery,
@@ -154,32 +155,29 @@ def export(
 
     As HTML it is a report: rewards, criteria, the worst and the best completions. The page holds everything in itself.
     """
-    from rubricsvc.services import exporting
-
     ending = out.suffix.lower() if out else ""
     if format is None and ending and ending not in _ENDINGS:
         hint = f"use one of {', '.join(_ENDINGS)}, or choose the format with --format"
         raise InvalidError(f"unknown ending {ending!r} of --out {out}", hint=hint, path="out")
-    form = format or _ENDINGS.get(ending, "jsonl")
-    if form == "html":
-        with service() as s:
-            page = s.jobs.report(job_id)
-        with open_output(out) as stream:
-            stream.write(page)
-        return
-    if form == "csv" and query.kind != "completion":
-        raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
-    counts = ExportCounts()
-    with local_service() as local, open_output(out) as stream:
-        exporting.write_lines(exporting.rows(local.db, job_id, query, counts), stream, form)
-    left_out = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.left_out.items() if count)
-    echo(f"{counted(counts.rows, 'row')}; left out: {left_out or 'none'}")
-    if counts.without_reward:
-        echo(f"{counted(counts.without_reward, 'completion')} without a reward; null_reason and the verdicts say why")
-    if query.kind == "dpo" and counts.noise:
-        echo(f"uncertain: within the judge's noise, standard deviation {cell(counts.noise)} of a reward, at 95 %")
-    elif query.kind == "dpo":
-        echo("nothing counts as uncertain: measure the noise with `rubricsvc judges repeatability`")
+    rows, unrewarded, left_out = 0, 0, Counter[str]()
+    after: int | None = 0
+    with service() as s, open_output(out) as stream:
+        if (format or _ENDINGS.get(ending)) == "html":
+            stream.write(s.jobs.report(job_id))
+            return
+        while after is not None:
+            part = s.jobs.export(job_id, query.model_copy(update={"after": after}))
+            for row in part.rows:
+                print_json(row, stream)
+            rows, after = rows + len(part.rows), part.next
+            unrewarded += sum("state" in row and row["reward"] is None for row in part.rows)
+            left_out.update(part.left_out)
+    reasons = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in left_out.items() if count)
+    echo(f"{counted(rows, 'row')}; left out: {reasons or 'none'}")
+    if unrewarded:
+        echo(f"{counted(unrewarded, 'completion')} without a reward; null_reason and the verdicts say why")
+    if part.min_margin is not None:
+        echo(f"close: a tie, or a difference of the rewards below {cell(part.min_margin)}")
 
 
 @app.command()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -21,7 +19,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemState, JobKind, JobStatus
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.queries import MAX_REWARD_SECONDS, Id, Ref, Whole
+from rubricsvc.queries import MAX_LIMIT, MAX_REWARD_SECONDS, Id, Paging, Ref, Whole
 from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
 
 
@@ -140,46 +138,40 @@ class Item(Wire):
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
-ExportFormat = Literal["jsonl", "csv", "html"]
+ExportFormat = Literal["jsonl", "html"]
 ExportKind = Literal["completion", "sft", "dpo"]
 
 
-class ExportQuery(Wire):
+class ExportQuery(Paging):
     """What is exported: rewards and verdicts with their texts, or examples for TRL's trainers."""
 
+    limit: Whole = Field(200, ge=1, le=MAX_LIMIT, description="Maximum completions, or prompts of examples.")
     kind: ExportKind = Field(
         "completion", description="A row for each completion, or examples for TRL: sft or dpo (pairs)."
     )
     top: int | None = Field(None, ge=1, description="sft: completions of each prompt; by default the best one.")
-    min_margin: float | None = Field(None, ge=0, description="dpo: minimum difference of the rewards.")
-    noise: float | None = Field(
+    min_margin: float | None = Field(
         None,
         ge=0,
-        description="dpo: standard deviation of a reward if the judge is asked again; by default as measured by"
+        description="dpo: minimum difference of the rewards; by default the judge's noise at 95 %, as measured by"
         " `judges repeatability`.",
     )
 
     @model_validator(mode="after")
     def _options_of_the_kind(self) -> ExportQuery:
-        for name, kind in (("top", "sft"), ("min_margin", "dpo"), ("noise", "dpo")):
+        for name, kind in (("top", "sft"), ("min_margin", "dpo")):
             if getattr(self, name) is not None and self.kind != kind:
                 raise ValueError(f"{name} is an option of kind {kind}")
         return self
 
 
-@dataclass
-class ExportCounts:
-    """What an export has read and written, and how many examples were left out by reason.
+class Export(Wire):
+    """A page of an export. Pass ``next`` as ``?after=`` to continue; it is null on the last page."""
 
-    ``close``: a tie, or closer than ``min_margin``. ``uncertain``: within the judge's noise at 95 %. ``contradictory``:
-    the same texts are ordered or labelled the other way, too. ``near_duplicates``: the texts repeat another example, or
-    those of a pair each other. ``lower``: not among the best.
-    """
-
-    rows: int = 0
-    without_reward: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    noise: float = 0.0
+    rows: tuple[dict[str, Any], ...] = Field(description="Lines of the file.")
+    next: int | None = Field(description="Pass it as after to continue; null on the last page.")
+    left_out: dict[str, int] = Field({}, description="Examples that were left out, by reason (docs/exports.md).")
+    min_margin: float | None = Field(None, description="dpo: minimum difference of the rewards.")
 
 
 PairedBy = Literal["completion", "prompt"]

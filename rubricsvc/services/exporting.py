@@ -2,7 +2,7 @@
 
 - ``completion``: a row for each completion and rubric, with its verdicts.
 - ``sft``: prompt, completion. The best completions of each prompt.
-- ``dpo``: prompt, chosen, rejected. Pairs of completions of a prompt, without contradictory and uncertain ones.
+- ``dpo``: prompt, chosen, rejected. Pairs of completions of a prompt, without close and contradictory ones.
 
 Other columns of examples say where they are from; TRL ignores them. A completion that repeats another one of its prompt
 (`copy_groups`) is left out.
@@ -10,28 +10,25 @@ Other columns of examples say where they are from; TRL ignores them. A completio
 
 from __future__ import annotations
 
-import csv
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core import strict_json
 from rubricsvc.core.fingerprint import copy_groups
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.verdict import OVERALL
-from rubricsvc.formats.input_file import neutralized
-from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery
+from rubricsvc.schemas.jobs import Export, ExportQuery
 from rubricsvc.services import job_results
-from rubricsvc.store import jobs, labels
+from rubricsvc.store import jobs
 from rubricsvc.store.tables import ItemRow
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.services.job_results import ItemDetail
-    from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
 
 Row = dict[str, Any]
@@ -39,21 +36,41 @@ Row = dict[str, Any]
 _Z = NormalDist().inv_cdf(0.975)
 
 
-def rows(db: Database, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[Row]:
-    """Yield the rows of an export, read page by page; ``counts`` counts them.
+def export(session: Session, job_id: int, query: ExportQuery) -> Export:
+    """Return a page of an export: of ``limit`` completions, or of the examples of as many prompts.
 
     Raises:
         NotFoundError: No such job.
     """
-    with db.read() as session:
-        job = jobs.scoring(session, job_id)
-        measured = job.judge.measured
-        counts.noise = query.noise if query.noise is not None else (measured and measured.reward.value) or 0.0
-        counts.without_reward = sum(jobs.unrewarded(session, job_id)[0].values())
-    results = (_result(job, detail) for detail in job_results.details(db, job_id))
-    for row in results if query.kind == "completion" else _examples(db, job, query, counts):
-        counts.rows += 1
-        yield row
+    job = jobs.scoring(session, job_id)
+    if query.kind == "completion":
+        details = job_results.page(session, job_id, after=query.after, limit=query.limit)
+        more = details[-1].row.id if len(details) == query.limit else None
+        return Export(rows=tuple(_result(job, detail) for detail in details), next=more)
+    min_margin, measured = query.min_margin, job.judge.measured
+    if query.kind == "dpo" and min_margin is None:
+        min_margin = _Z * sqrt(2) * ((measured and measured.reward.value) or 0.0)
+    left_out = Counter(without_reward=0 if query.after else sum(jobs.unrewarded(session, job_id)[0].values()))
+    made: list[Row] = []
+    least = 2 if query.kind == "dpo" else 1
+    of_prompts = jobs.rewarded_groups(session, job_id, least=least, after=query.after, limit=query.limit)
+    for prompt_id, groups in of_prompts.items():
+        found = [row for group in groups for row in group]
+        copies = copy_groups([row.completion.value.full_text for row in found])
+        copy_of = dict(zip((row.id for row in found), copies, strict=True))
+        if query.kind == "dpo":
+            chosen = _pairs(groups, copy_of, min_margin or 0.0, left_out)
+        else:
+            chosen = _best(groups, copy_of, query.top or 1, left_out)
+        made += [
+            {"prompt": [message.openai for message in row.completion.prompt.value.with_documents.messages]}
+            | own
+            | {"prompt_id": prompt_id, "prompt_external_id": row.completion.prompt.external_id}
+            | {"rubric": row.rubric.ref, "formula": row.formula, "judge": job.judge.name}
+            for row, own in chosen
+        ]
+    more = prompt_id if len(of_prompts) == query.limit else None
+    return Export(rows=tuple(made), next=more, left_out=dict(left_out), min_margin=min_margin)
 
 
 def _result(job: JobRow, detail: ItemDetail) -> Row:
@@ -103,72 +120,28 @@ def plain_verdict(verdict: Verdict) -> Row:
     return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
 
 
-def _examples(db: Database, job: JobRow, query: ExportQuery, counts: ExportCounts) -> Iterator[Row]:
-    """Yield examples, read prompt by prompt."""
-    for groups in jobs.rewarded_groups(db, job.id, least=2 if query.kind == "dpo" else 1):
-        found = [row for group in groups for row in group]
-        copies = copy_groups([row.completion.value.full_text for row in found])
-        copy_of = dict(zip((row.id for row in found), copies, strict=True))
-        if query.kind == "dpo":
-            people: dict[str, dict[int, float]] = defaultdict(dict)
-            with db.read() as session:
-                for label, completion, _ in labels.of_completions(session, {row.completion_id for row in found}):
-                    if label.criterion == OVERALL and label.value is not None:
-                        people[label.annotator][completion.id] = label.value
-            chosen = _pairs(groups, copy_of, people.values(), query, counts)
-        else:
-            chosen = _best(groups, copy_of, query.top or 1, counts.left_out)
-        for row, own in chosen:
-            prompt = row.completion.prompt
-            yield {
-                "prompt": [message.openai for message in prompt.value.with_documents.messages],
-                **own,
-                "prompt_id": prompt.id,
-                "prompt_external_id": prompt.external_id,
-                "rubric": row.rubric.ref,
-                "formula": row.formula,
-                "judge": job.judge.name,
-            }
-
-
 Groups = Sequence[Sequence[ItemRow]]
 """The items of a prompt that have a reward, under each rubric."""
 Chosen = Iterator[tuple[ItemRow, Row]]
 """An item, and the columns of its example beside those that say where it is from."""
 
 
-def _pairs(
-    groups: Groups,
-    copy_of: Mapping[int, int],
-    people: Collection[Mapping[int, float]],
-    query: ExportQuery,
-    counts: ExportCounts,
-) -> Chosen:
-    """Yield one pair for each two different texts that no rubric, copy or most people order the other way.
-
-    ``people`` have the overall scores of each person by completion.
-    """
+def _pairs(groups: Groups, copy_of: Mapping[int, int], min_margin: float, left_out: Counter[str]) -> Chosen:
+    """Yield one pair for each two different texts that no rubric or copy orders the other way."""
     ordered: dict[tuple[int, int], list[tuple[float, ItemRow, ItemRow]]] = defaultdict(list)
-    disputed, left_out = set(), counts.left_out
     for group in groups:
         for pair in combinations(group, 2):
             rejected, chosen = sorted(pair, key=lambda row: row.reward or 0.0)  # a group has rewards only
             margin = (chosen.reward or 0.0) - (rejected.reward or 0.0)
             key = copy_of[chosen.id], copy_of[rejected.id]
-            if margin <= 0 or margin < (query.min_margin or 0.0):
+            if margin <= 0 or margin < min_margin:
                 left_out["close"] += 1
             elif key[0] == key[1]:
                 left_out["near_duplicates"] += 1
-            elif margin <= _Z * sqrt(2) * counts.noise:
-                left_out["uncertain"] += 1
             else:
                 ordered[key].append((margin, chosen, rejected))
-                sides = chosen.completion_id, rejected.completion_id
-                gaps = [scores[sides[0]] - scores[sides[1]] for scores in people if scores.keys() >= set(sides)]
-                if sum(gap < 0 for gap in gaps) > sum(gap > 0 for gap in gaps):  # most people prefer the rejected one
-                    disputed.add(key)
     for key, several in ordered.items():
-        if key in disputed or key[::-1] in ordered:
+        if key[::-1] in ordered:
             left_out["contradictory"] += len(several)
             continue
         left_out["near_duplicates"] += len(several) - 1
@@ -203,27 +176,3 @@ def _messages(completion: Completion) -> list[Row]:
     if completion.messages:
         return [message.openai for message in completion.messages]
     return [{"role": "assistant", "content": completion.text}]
-
-
-def write_lines(made: Iterable[Row], stream: TextIO, form: ExportFormat) -> None:
-    """Write rows as JSON lines; or completions as CSV with a header.
-
-    In CSV, values and contributions by criterion are JSON, since rubrics differ, and text that a spreadsheet would take
-    for a formula gets a single quote before it.
-    """
-    table: csv.DictWriter[str] | None = None
-    for row in made:
-        if form == "jsonl":
-            stream.write(strict_json.dump(row) + "\n")
-            continue
-        verdicts = row.pop("verdicts")
-        row |= {
-            "values": strict_json.dump({one["criterion"]: one.get("value") for one in verdicts}),
-            "contributions": strict_json.dump({one["criterion"]: one["contribution"] for one in verdicts}),
-            "failed": " ".join(f"{one['criterion']}:{one['reason']}" for one in verdicts if "reason" in one),
-        }
-        cells = {name: neutralized(value) for name, value in row.items() if not name.endswith("_messages")}
-        if table is None:
-            table = csv.DictWriter(stream, list(cells), lineterminator="\n")
-            table.writeheader()
-        table.writerow(cells)

@@ -139,7 +139,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
     criteria: dict[tuple[str, str], CriterionTotals] = {}
     usage: Usage | None = None
     rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
-    for done, detail in enumerate(details(db, job_id), start=1):
+    for done, detail in enumerate(_details(db, job_id), start=1):
         row, rewarded = detail.row, detail.row.reward is not None
         rubrics[row.rubric.ref] += 1
         if row.reward is not None:
@@ -162,7 +162,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
 
     with db.read() as session:
         worst, best = (
-            _page(session, job_id, limit=extremes, sort=sort, rewarded=True) for sort in ("reward", "-reward")
+            page(session, job_id, limit=extremes, sort=sort, rewarded=True) for sort in ("reward", "-reward")
         )
         known = {one.row.id for one in worst}
         return JobResults(
@@ -180,28 +180,24 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             usage=usage,
             worst=worst,
             best=[one for one in best if one.row.id not in known],
-            without_reward=_page(session, job_id, limit=extremes, rewarded=False),
+            without_reward=page(session, job_id, limit=extremes, rewarded=False),
             null_reasons=jobs.unrewarded(session, job_id)[0],
         )
 
 
-def details(db: Database, job_id: int) -> Iterator[ItemDetail]:
-    """Yield all items of a job by id, read in pages with a transaction each.
-
-    Raises:
-        NotFoundError: No such job.
-    """
-    after = 0
+def _details(db: Database, job_id: int) -> Iterator[ItemDetail]:
+    """Yield all items of a job by id, read in pages with a transaction each."""
+    last: ItemDetail | None = None
     while True:
         with db.read() as session:
-            found = _page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
-        yield from found
-        if len(found) < ITEMS_PER_PAGE:
+            found = page(session, job_id, after=last.row.id if last else 0, limit=ITEMS_PER_PAGE)
+        if not found:
             return
-        after = found[-1].row.id
+        yield from found
+        last = found[-1]
 
 
-def _page(session: Session, job_id: int, **selection: Any) -> list[ItemDetail]:
+def page(session: Session, job_id: int, **selection: Any) -> list[ItemDetail]:
     """Return a page of the items of a job, as of `jobs.items`, with their texts and verdicts."""
     job, rows = jobs.scoring(session, job_id), jobs.items(session, job_id, **selection)
     by_item = verdicts.for_items(session, [row.id for row in rows])

@@ -24,8 +24,18 @@ from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, Unav
 from rubricsvc.queries import BestOfNQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import WAIT_SECONDS, BestOfN, JobComparison, Notify, OnProgress, PairedBy, polling
-from rubricsvc.services import best_of_n, comparing
+from rubricsvc.schemas.jobs import (
+    WAIT_SECONDS,
+    BestOfN,
+    Export,
+    ExportQuery,
+    JobComparison,
+    Notify,
+    OnProgress,
+    PairedBy,
+    polling,
+)
+from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
@@ -436,6 +446,12 @@ class Jobs:
         """Estimate what the best of n stored samples is worth by a gold score, if judges choose it by their rewards."""
         with self.db.read() as session:
             return best_of_n.best_of_n(session, query)
+
+    @takes(ExportQuery)
+    def export(self, job_id: int, query: ExportQuery) -> Export:
+        """Read a page of the rewards and verdicts with their texts, or of examples for TRL's trainers."""
+        with self.db.read() as session:
+            return exporting.export(session, job_id, query)
 
     def report(self, job_id: int, *, completions: int = 10, on_progress: OnCount = lambda *_: None) -> str:
         """Return the report of a job, an HTML page with so many ``completions`` in each list."""

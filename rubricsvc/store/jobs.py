@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from operator import attrgetter, itemgetter
 from typing import Any, TypeVarTuple
 
 from sqlalchemy import Row, Select, String, case, cast, func, or_, select, update
@@ -328,23 +327,25 @@ def budget_message(session: Session, job_id: int) -> str | None:
     return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
 
 
-def rewarded_groups(db: Database, job_id: int, *, least: int) -> Iterator[list[list[ItemRow]]]:
-    """Yield for each prompt its items with a reward, by rubric and id, if a rubric has ``least`` of them or more.
+def rewarded_groups(
+    session: Session, job_id: int, *, least: int, after: int, limit: int
+) -> dict[int, list[list[ItemRow]]]:
+    """Return the items with a reward of up to ``limit`` prompts with ids above ``after``, by rubric and id.
 
-    Each prompt is read in a transaction that lasts until the next one is asked for.
+    Only rubrics with ``least`` of them or more count.
     """
-    group = (CompletionRow.prompt_id, ItemRow.rubric_id)
+    prompt_id = CompletionRow.prompt_id
     rewarded = (ItemRow.job_id == job_id, ItemRow.reward.is_not(None), CompletionRow.id == ItemRow.completion_id)
-    groups = select(*group).where(*rewarded).group_by(*group).having(func.count() >= least).order_by(*group)
-    with db.read() as session:
-        found = session.execute(groups).all()
-    for prompt_id, of_prompt in groupby(found, key=itemgetter(0)):
-        of_rubrics = ItemRow.rubric_id.in_([rubric_id for _, rubric_id in of_prompt])
-        query = select(ItemRow).where(*rewarded, CompletionRow.prompt_id == prompt_id, of_rubrics)
-        query = query.options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
-        with db.read() as session:
-            rows = session.scalars(query.order_by(ItemRow.rubric_id, ItemRow.id))
-            yield [list(rows_) for _, rows_ in groupby(rows, key=attrgetter("rubric_id"))]
+    prompts = select(prompt_id).where(*rewarded, prompt_id > after).group_by(prompt_id, ItemRow.rubric_id)
+    prompts = prompts.having(func.count() >= least).distinct().order_by(prompt_id).limit(limit)
+    query = select(ItemRow).where(*rewarded, prompt_id.in_(prompts.correlate(None)))
+    query = query.options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
+    found: dict[int, list[list[ItemRow]]] = {}
+    ordered = session.scalars(query.order_by(prompt_id, ItemRow.rubric_id, ItemRow.id))
+    for (id_, _), rows in groupby(ordered, key=lambda row: (row.completion.prompt_id, row.rubric_id)):
+        if len(group := list(rows)) >= least:
+            found.setdefault(id_, []).append(group)
+    return found
 
 
 def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | None:

@@ -48,3 +48,12 @@ def test_best_of_n_is_the_same_over_http(ready: Cli, both: Both, tmp_path: Path)
     table = both("jobs", "bestofn", "--job", 1, "--gold", "labels")
     assert table.err.count("an interval needs 5 prompts") == 1 and "interval" not in table.out
     assert both("jobs", "bestofn", "--job", 9, "--gold", "labels").code == 3
+
+
+def test_exports_are_the_same_over_http(ready: Cli, both: Both, tmp_path: Path) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    assert len(both("jobs", "export", 1).lines) == 2
+    for options in (("--kind", "sft", "--top", 2), ("--kind", "dpo"), ("--format", "html")):
+        assert both("jobs", "export", 1, *options).code == 0
+    assert both("jobs", "export", 1, "--top", 2).code == 2
+    assert both("jobs", "export", 9, "--out", tmp_path / "none.jsonl").code == 3

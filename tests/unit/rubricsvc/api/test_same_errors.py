@@ -26,6 +26,9 @@ VALUES = {
     "after": NUMBERS,
     "limit": NUMBERS,
     "status": TEXTS,
+    "kind": st.sampled_from(["sft", "dpo", "completion", "csv"]),
+    "job": st.lists(IDS, max_size=2),
+    "gold": REFS.map(str),
     "sort": TEXTS,
     "policy": TEXTS,
     "verdicts": st.booleans(),
@@ -40,11 +43,12 @@ VALUES = {
     "name": TEXTS,
     "outcome": TEXTS,
     "annotator": TEXTS,
-    **dict.fromkeys(("step", "prompt_id", "job_id", "completion_id", "rubric_id"), NUMBERS),
+    **dict.fromkeys(("n", "top", "min_margin", "step", "prompt_id", "job_id", "completion_id", "rubric_id"), NUMBERS),
 }
 METHODS = {
     "jobs.get": ("summary",),
     "jobs.items": ("after", "limit", "sort", "policy", "verdicts"),
+    "jobs.export": ("after", "limit", "kind", "top", "min_margin"),
     "jobs.rescore": ("budget", "min_coverage", "allow_drafts", "rubric"),
     "jobs.retry": ("budget",),
     "jobs.cancel": (),
@@ -61,6 +65,7 @@ METHODS = {
 }
 """Methods that take an id or name, with their fields; below those without one."""
 WHOLE = {
+    "jobs.best_of_n": ("job", "gold", "n"),
     "jobs.page": ("after", "limit", "status"),
     "jobs.submit": ("judge", "items", "budget", "min_coverage", "allow_drafts", "key", "name"),
     "prompts.page": ("after", "limit"),
@@ -87,7 +92,7 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     refs = REFS if name.startswith(("prompts.", "judges.")) else IDS
     args = (draw(refs),) if name in METHODS else ()
     names = METHODS.get(name, WHOLE.get(name, ()))
-    required = {"judge", "items"} if name == "jobs.submit" else set()
+    required = {"jobs.submit": {"judge", "items"}, "jobs.best_of_n": {"job", "gold"}}.get(name, set())
     chosen = {field for field in names if field in required or draw(st.booleans())}
     return name, args, {field: draw(VALUES[field]) for field in sorted(chosen)}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -17,10 +15,10 @@ from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
 from rubricsvc.formats import InputFile
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewItem, NewJob, StoredJob
-from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
-from rubricsvc.services import exporting, job_results
+from rubricsvc.services import job_results
 from rubricsvc.services.importing import ImportResult, Imports
 from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select
+from rubricsvc.services.local import LocalService
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs, judges, leases
@@ -183,15 +181,8 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
     return job_id
 
 
-@pytest.fixture
-def stream() -> io.StringIO:
-    return io.StringIO()
-
-
 def test_result_rows_have_texts_and_contributions(db: Database, job: int) -> None:
-    counts = ExportCounts()
-    rows = list(exporting.rows(db, job, ExportQuery(), counts))
-    assert counts == ExportCounts(rows=4, without_reward=1)
+    rows = [row for after in (0, 3) for row in LocalService(db).jobs.export(job, after=after, limit=3).rows]
     assert [row["reward"] for row in rows] == [0.0, 0.5, 0.5, None]
     assert [row["completion_id"] for row in rows] == [1, 2, 3, 4]
     assert {(row["rubric"], row["judge"], row["prompt"]) for row in rows} == {("test@1", "test", "What is a rubric?")}
@@ -203,18 +194,3 @@ def test_result_rows_have_texts_and_contributions(db: Database, job: int) -> Non
     assert sum(one["contribution"] for one in verdicts) == pytest.approx(0.5)
     assert [one["gain"] for one in verdicts] == pytest.approx([1 / 12, 2 / 12, 3 / 12])
     assert rows[3]["verdicts"][0]["contribution"] is None
-
-
-def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
-    row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
-    verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
-    exporting.write_lines([row | {"verdicts": [verdict]}], stream, "csv")
-    (read,) = csv.DictReader(io.StringIO(stream.getvalue()))
-    assert {name: read[name] for name in row} == {
-        "policy": "'=1+1",
-        "prompt": "'@SUM(A1)",
-        "completion": "'+1",
-        "prompt_external_id": "'-2",
-        "reward": "-0.5",
-    }
-    assert read["failed"] == "'=c:timeout"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,11 +13,10 @@ from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import NotFoundError
-from rubricsvc.schemas.jobs import ExportCounts, ExportKind, ExportQuery
-from rubricsvc.services import exporting
-from rubricsvc.store import completions, jobs, judges, labels, rubrics
+from rubricsvc.schemas.jobs import ExportKind
+from rubricsvc.services.local import LocalService
+from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -43,26 +43,24 @@ def scored(db: Database, *scores: Scores) -> int:
 
 
 def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[list[Any], dict[str, int]]:
-    counts = ExportCounts()
-    rows = list(exporting.rows(db, job, ExportQuery(kind=kind, **rules), counts))
-    assert counts.rows == len(rows)
+    rows, left_out, after = list[Any](), Counter[str](), 0
+    while after is not None:
+        page = LocalService(db).jobs.export(job, kind=kind, after=after, limit=1, **rules)
+        rows, after = [*rows, *page.rows], page.next
+        left_out.update(page.left_out)
     short = [tuple(row[name][0]["content"] for name in ("chosen", "rejected") if name in row) for row in rows]
     if kind == "sft":
         short = [(row["completion"][0]["content"],) for row in rows]
-    return short, {name: count for name, count in counts.left_out.items() if count}
+    return short, {name: count for name, count in left_out.items() if count}
 
 
 def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -> None:
     job = scored(db, {"a": [0.5], LONG: [0.9], f"{LONG}!": [0.8], "none": [None]}, {"only": [0.1]})
-    assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2})
-    assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1})
-
-
-def test_dpo_leaves_out_pairs_within_the_noise(db: Database) -> None:
-    job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.5], "d": [0.5]})
-    pairs, left_out = exported(db, job, "dpo", noise=0.1)  # 1.96 · sqrt(2) · 0.1 = 0.277
-    assert (pairs, left_out) == ([("a", "b"), ("a", "c"), ("a", "d")], {"close": 1, "uncertain": 2})
-    assert len(exported(db, job, "dpo")[0]) == 5
+    assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2, "without_reward": 1})
+    assert exported(db, job, "sft", top=2) == (
+        [(LONG,), ("a",), ("only",)],
+        {"near_duplicates": 1, "without_reward": 1},
+    )
 
 
 def test_dpo_leaves_out_what_another_rubric_orders_the_other_way(db: Database) -> None:
@@ -70,27 +68,10 @@ def test_dpo_leaves_out_what_another_rubric_orders_the_other_way(db: Database) -
     assert exported(db, job, "dpo") == ([("a", "c"), ("b", "c")], {"contradictory": 2, "near_duplicates": 2})
 
 
-@pytest.mark.parametrize(("scores", "kept"), [([(0.2, 0.8)], 0), ([(0.2, 0.8), (0.9, 0.1)], 1), ([(0.5, 0.5)], 1)])
-def test_dpo_leaves_out_what_more_people_order_the_other_way(
-    db: Database, scores: list[tuple[float, float]], kept: int
-) -> None:
-    job = scored(db, {"a": [0.9], "b": [0.5]})
-    with db.write() as session:
-        rows = jobs.items(session, job)
-        labels.add_many(
-            session,
-            [
-                (row.completion_id, row.rubric_id, Label(criterion=OVERALL, annotator=f"p{n}", value=value))
-                for n, both in enumerate(scores)
-                for row, value in zip(rows, both, strict=True)
-            ],
-        )
-    pairs, left_out = exported(db, job, "dpo")
-    assert (len(pairs), left_out.get("contradictory", 0)) == (kept, 1 - kept)
-
-
-def test_noise_is_that_of_the_judge(db: Database) -> None:
-    job = scored(db, {"a": [0.9], "b": [0.6]})
+def test_dpo_leaves_out_pairs_within_the_noise_of_the_judge(db: Database) -> None:
+    job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.3], "d": [0.3]})
+    every = [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
+    assert exported(db, job, "dpo") == (every, {"close": 1})
     measured = Repeatability(
         fingerprint="f",
         source="s",
@@ -102,8 +83,8 @@ def test_noise_is_that_of_the_judge(db: Database) -> None:
     )
     with db.write() as session:
         judges.get(session, "j").repeatability = measured.model_dump(mode="json")
-    assert exported(db, job, "dpo") == ([], {"uncertain": 1})
-    assert exported(db, job, "dpo", noise=0.0) == ([("a", "b")], {})
+    assert exported(db, job, "dpo") == ([("a", "c"), ("a", "d")], {"close": 4})  # 1.96 · sqrt(2) · 0.2 = 0.55
+    assert exported(db, job, "dpo", min_margin=0.0) == (every, {"close": 1})
 
 
 def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
@@ -115,7 +96,7 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
         judge = judges.add(session, Judge(name="j", model="m"))
         job = jobs.submit(session, judge_id=judge.id, items=[(ids[0], rubric.id)]).id
         jobs.items(session, job)[0].reward = 1.0
-    (made,) = exporting.rows(db, job, ExportQuery(kind="sft"), ExportCounts())
+    (made,) = LocalService(db).jobs.export(job, kind="sft").rows
     assert made["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
     assert made["completion"] == [{"role": "assistant", "content": "x"}]
 
@@ -123,4 +104,4 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
 @pytest.mark.parametrize("kind", ["completion", "dpo"])
 def test_rows_reject_an_unknown_job(db: Database, kind: ExportKind) -> None:
     with pytest.raises(NotFoundError):
-        list(exporting.rows(db, 7, ExportQuery(kind=kind), ExportCounts()))
+        LocalService(db).jobs.export(7, kind=kind)
