@@ -22,7 +22,7 @@ from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.base import request
-from rubricsvc.schemas.jobs import WAIT_SECONDS, BestOfN, Export, ExportQuery, JobComparison, Notify, OnProgress, PairedBy, log, polling
+from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, log, polling
 from rubricsvc.schemas.runs import (
     EvaluationGroup,
     NewRun,
@@ -149,8 +149,8 @@ class Jobs(Noun[C]):
     get = ref_endpoint(schemas.StoredJob, "GET jobs/{}", queries.JobQuery)
     page = endpoint(schemas.Page[schemas.StoredJob], "GET jobs", queries.JobFilters)
     items = ref_endpoint(schemas.Page[schemas.Item], "GET jobs/{}/items", queries.ItemFilters)
-    export = ref_endpoint(Export, "GET jobs/{}/export", ExportQuery)
-    best_of_n = endpoint(BestOfN, "GET jobs/best_of_n", queries.BestOfNQuery)
+    export = ref_endpoint(schemas.jobs.Export, "GET jobs/{}/export", schemas.jobs.ExportQuery)
+    best_of_n = endpoint(schemas.jobs.BestOfN, "GET jobs/best_of_n", queries.BestOfNQuery)
     submit = endpoint(schemas.StoredJob, "POST jobs", schemas.NewJob)
     cancel = ref_endpoint(schemas.StoredJob, "POST jobs/{}/cancel", object)
     rescore = ref_endpoint(schemas.StoredJob, "POST? jobs/{}/rescore", queries.RescoreQuery)

@@ -17,7 +17,7 @@ LOCAL = {"serve", "worker", "doctor", "db upgrade", "keys create", "keys list", 
 NOT_YET = {
     "completions": "generate import",
     "evolve": "start",
-    "jobs": "bestofn export rescore submit",
+    "jobs": "rescore submit",
     "judges": "add agreement audit calibrate merge repeatability train",
     "labels": "export import",
     "rubrics": "analyse diff export fit generate import lint propose review test",
