@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 
 from rubricsvc.cli.models import ask, judge_from
@@ -53,7 +54,7 @@ def main() -> None:
     bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED)
     judge = bare if options.untrained else judge_from("embedded", model=EMBEDDED)
     for name, (method, shown, tried) in conditions(options.limit).items():
-        findings = ask(judge, lambda engine, given=(method, shown, tried): gate(*given, engine, judge))  # type: ignore[misc]
+        findings = ask(judge, partial(gate, method, shown, tried, judge=judge))
         print(f"{name}: {described(findings)}", flush=True)
 
 

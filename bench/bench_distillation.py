@@ -164,7 +164,7 @@ def lines(passport: Passport, noise: float) -> Iterator[str]:
     yield "| scorer | verdicts | agreement with the teacher | of its repeatability |"
     yield "|---|---|---|---|"
     for row in passport.tables[0].rows:
-        if figure := row.figures.get("accuracy"):
+        if (figure := row.figures.get("accuracy")) and figure.value is not None:
             share = figure.value / repeatability
             yield f"| {row.scorer} | {row.n} | {figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}] | {share:.2f} |"
     yield f"The teacher agrees with itself in {repeatability:.3f} of the verdicts; {0.9 * repeatability:.3f} is asked."

@@ -8,8 +8,7 @@ ten folds. The last line is JSON.
 
 Published for these dialogues: Pearson 0.177 for the model's own Q0 (the same figure as `raw Q0` here), and 0.313 for
 the paper's calibration network. The network knows the person, takes all 36 probabilities and was trained on synthetic
-dialogues too; a rubric's weights use the expected levels only, for a person on average. `make bench-calibration` has a
-regression that takes the probabilities and knows the person: that is the one to compare with 0.313.
+dialogues too; a rubric's weights use the expected levels only, for a person on average.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ def store(db: Database, dialogues: llm_rubric.Dialogues, keys: Sequence[str]) ->
     values = dict(zip(ids, dialogues.expected, strict=True))
     with db.write() as session:
         for lease in leases.claim(session, judge_id, limit=len(ids), worker="w", seconds=60):
+            assert isinstance(lease, leases.ScoringLease)
             by_key = dict(zip(llm_rubric.QUESTIONS, values[lease.completion_id], strict=True))
             leases.record(session, [item_result(lease, rubric, [Verdict.scored(key, by_key[key]) for key in keys])])
         people = zip(ids, dialogues.people, dialogues.scores, strict=True)

@@ -41,7 +41,8 @@ from rubricsvc.formats.documents import load_judges
 from tests.conftest import SHARED
 from trainer.judge_training import run as metrics
 from trainer.judge_training.config import load_config
-from trainer.judge_training.run import BASE, Question, baselines, criterion_text, overlap, verdicts
+from trainer.judge_training.data import Question
+from trainer.judge_training.run import BASE, baselines, criterion_text, overlap, verdicts
 from workers.audit import cases, suites
 from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit

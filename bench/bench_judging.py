@@ -36,7 +36,7 @@ import torch
 from transformers import AutoConfig
 
 from bench.vllm_server import NAME, Server, vllm_server
-from rubricsvc.core.judge import Endpoint, Judge, Sampling
+from rubricsvc.core.judge import Endpoint, Judge, Mode, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from workers import judges
@@ -138,7 +138,7 @@ def roofline() -> float:
 
 
 def judges_of(server: Server, reply_tokens: int) -> dict[str, Judge]:
-    def judge(mode: str, *, lists: bool = True) -> Judge:
+    def judge(mode: Mode, *, lists: bool = True) -> Judge:
         endpoint = Endpoint(base_url=server.base_url, prompt_lists=lists, timeout_s=1800)
         sampling = Sampling(max_tokens=reply_tokens)
         return Judge(name=mode, model=NAME, mode=mode, endpoint=endpoint, sampling=sampling)
@@ -194,7 +194,8 @@ class Bench:
             for name, judge in self.judges.items():
                 await ours(engines[name], judge, warm)
             for label in self.options.cases:
-                case = case_of(*map(int, label.split("x")), self.tokenizer)
+                criteria, tokens = map(int, label.split("x"))
+                case = case_of(criteria, tokens, self.tokenizer)
                 for name, judge in self.judges.items():
                     figures.append(await self.measure(label, name, judge, engines[name], case))
                     show(figures[-1])
@@ -212,19 +213,19 @@ class Bench:
             before = self.server.tokens()
             seconds, verdicts = await ours(engine, judge, case)
             times.append(seconds)
-            tokens = self.server.tokens() - before
+            used = self.server.tokens() - before
         work, seconds = Work(judge, case, self.conversation), statistics.median(times)
         line = work.flops(self.config) / seconds / self.peak if judge.mode == "readout" else None
-        spent = {"prompt": tokens.prompt, "computed": tokens.computed, "written": tokens.written}
-        return Estimate(label, name, seconds, verdicts, **spent, share=tokens.served / work.shared, roofline=line)
+        spent = used.prompt, used.computed, used.written
+        return Estimate(label, name, seconds, verdicts, *spent, share=used.served / work.shared, roofline=line)
 
     def beside(self, label: str, case: Case, other: Callable[[Case], dict[str, Any]]) -> Estimate:
         self.server.forget()
         before = self.server.tokens()
         said = other(case)
-        tokens = self.server.tokens() - before
-        spent = {"prompt": tokens.prompt, "computed": tokens.computed, "written": tokens.written}
-        return Estimate(label, "AutoRubric", said["seconds"], said["verdicts"], **spent, errors=tuple(said["errors"]))
+        used = self.server.tokens() - before
+        spent = used.prompt, used.computed, used.written
+        return Estimate(label, "AutoRubric", said["seconds"], said["verdicts"], *spent, errors=tuple(said["errors"]))
 
 
 def show(one: Estimate) -> None:

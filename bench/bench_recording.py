@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -34,7 +34,7 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.policies.policy import Policy
-from trainer.recording import Metrics
+from trainer.recording import Metrics, RunRecorder
 from trainer.rewards import JudgeInfo, RewardSource, ScoredRollout
 
 CRITERIA = [Criterion(key=f"c{n}", text=f"States fact number {n}.") for n in range(10)]
@@ -112,7 +112,7 @@ def main() -> None:
     config = TrainConfig.model_validate({"steps": 1, "sampling": sampling})
     tasks = [Task(Prompt.of(question), Rubric(criteria=tuple(CRITERIA))) for question in QUESTIONS]
     capture = Capture()
-    train(Policy.load("embedded"), tasks, LengthRewards(), config, recorder=capture)
+    train(Policy.load("embedded"), tasks, LengthRewards(), config, recorder=cast(RunRecorder, capture))
     ((metrics, groups),) = capture.steps
     step_s = metrics["step_time"]
     print(f"a step: {step_s:.1f} s, {metrics['num_tokens']} tokens in {len(tasks) * GROUP} completions", flush=True)

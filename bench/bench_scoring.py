@@ -28,13 +28,14 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import fresh_url
 from tests.scripted_server import labels, scripted_server, server_process
 from workers.queue import drain
 from workers.queue.app import embedded_worker
+from workers.scoring.completions import score
 
 CRITERIA = 10
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact number {n} of the list.") for n in range(10)))
@@ -52,11 +53,11 @@ def submit(db: Database, judge: Judge, count: int) -> int:
         return jobs.submit(session, judge_id=judge_id, items=pairs).id
 
 
-def finish(db: Database, job: int, watch: Callable[[int], None] = lambda _done: None) -> None:
+def finish(db: Database, job: int, watch: Callable[[int], None] | None = None) -> None:
     while True:
         with db.read() as session:
             status, progress = jobs.get(session, job).status, jobs.progress(session, job) if watch else None
-        if progress is not None:
+        if watch is not None and progress is not None:
             watch(progress.done)
         if status not in ("queued", "in_progress"):
             assert status == "completed", status
@@ -74,13 +75,13 @@ class Stages:
     def watching(self) -> Iterator[None]:
         timed = [
             (drain.Drainer, "claim"),
-            (drain.leases, "record"),
-            (drain.leases, "finish"),
+            (leases, "record"),
+            (leases, "finish"),
         ]
         with contextlib.ExitStack() as stack:
             for owner, name in timed:
                 stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name)))
-            stack.enter_context(patch.object(drain, "score", self._timed_coroutine(drain.score)))
+            stack.enter_context(patch.object(drain, "score", self._timed_coroutine(score)))
             yield
 
     def _timed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -46,7 +46,7 @@ POINTS = (
     "Stays below five sentences.",
     "Ends with a full sentence.",
 )
-RUBRIC = Rubric(criteria=[Criterion(key=f"point-{n}", text=text) for n, text in enumerate(POINTS)])
+RUBRIC = Rubric(criteria=tuple(Criterion(key=f"point-{n}", text=text) for n, text in enumerate(POINTS)))
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = Path(folder)
         with service(path, fresh_url("sqlite", path)) as url:
             with Client(url) as client:
-                client.judges.add(judge)
+                client.judges.add(judge=judge)
                 figures |= {"judge": judge.model, **score_job(client, judge.name, given.completions)}
             figures |= training_steps(url, judge.name, given)
     figures = {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}

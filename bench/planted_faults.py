@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -80,8 +81,8 @@ def copied(tree: Path, folder: Path) -> Path:
 def run_tests(tree: Path, tests: list[str], profile: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"--hypothesis-profile={profile}"]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    pipes = {"capture_output": True, "text": True, "cwd": tree, "env": environment}
-    return subprocess.run([*command, *tests], check=False, timeout=TIMEOUT_SECONDS, **pipes)
+    run = partial(subprocess.run, check=False, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    return run([*command, *tests], cwd=tree, env=environment)
 
 
 def tried(tree: Path, fault: Fault, profile: str) -> Result:

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset  # type: ignore[import-untyped]
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
 
 class StepTimer(TrainerCallback):  # type: ignore[misc] # this file runs where transformers has no types
