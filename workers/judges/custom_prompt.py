@@ -18,7 +18,6 @@ from typing import Any
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric
-from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
@@ -38,6 +37,7 @@ from workers.judges.calls import (
     sections,
 )
 from workers.judges.written import value_on_scale
+from workers.placeholders import fill, template_data
 
 VERSION = "4"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""

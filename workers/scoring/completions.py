@@ -22,7 +22,6 @@ from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge, Voting, family, orders_disagree
 from rubricsvc.core.prompt import Completion, Prompt, Step, steps_of
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError
@@ -42,6 +41,7 @@ from workers.judges.calls import (
     load,
 )
 from workers.judges.voting import aggregate, as_votes
+from workers.placeholders import PlaceholderError
 from workers.repetitions import repetitions
 
 _VERSION = "3"
