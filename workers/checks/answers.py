@@ -77,9 +77,8 @@ def _compared(completion: Completion, prompt: Prompt, args: String | Similarity 
     references = [prompt.reference if one is None else one for one in given or (None,)]
     if None in references:
         raise ValueError(_NOTHING.format(name))
-    trimmed = isinstance(args, String) and args.strip
     lowered = isinstance(args, Similarity) and args.lower
-    change = str.strip if trimmed else str.lower if lowered else str
+    change = str.strip if isinstance(args, String) and args.strip else str.lower if lowered else str
     return [(change(completion.text), change(str(one))) for one in references]
 
 
