@@ -42,6 +42,12 @@ class RubricFilters(Paging):
     state: RubricState | None = Field(None, description="Filter by state of the review.")
 
 
+class RubricQuery(BaseModel):
+    """Parameters of a rubric version."""
+
+    allow_drafts: bool = Field(False, description="A name without an approved version means its newest draft.")
+
+
 class AnalysisQuery(BaseModel):
     """Parameters of the analysis of a rubric."""
 

@@ -33,13 +33,12 @@ from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
-from rubricsvc.formats import load
+from rubricsvc.formats import Record, load
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import Validators, open_database
-from rubricsvc.services.rubrics import stored_records
+from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.services.runs import Runs, check_references, reject_drafts
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
@@ -223,8 +222,13 @@ def find_tasks(config: RunConfig, say: Callable[[str], None]) -> RunTasks:
         if source.path is not None:
             records, origin = list(load(source.path, source.format)), str(source.path)
         else:
-            with open_database() as db, db.read() as session:
-                records, origin = list(stored_records(session, source.store)), ", ".join(source.store)
+            records, origin = [], ", ".join(source.store)
+            with open_database() as db:
+                s = LocalService(db)
+                for stored in map(s.rubrics.get, source.store):
+                    prompt = s.prompts.get(stored.prompt_id) if stored.prompt_id is not None else None
+                    value, id_ = (prompt.prompt, prompt.external_id) if prompt is not None else (None, None)
+                    records.append(Record(value, stored.rubric, id=id_, name=stored.name))
         tasks = tasks_of(records)
         if not tasks:
             path = f"{table}.{source.given[0]}"

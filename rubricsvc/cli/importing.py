@@ -5,19 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from rubricsvc.cli.commands import local_service
+from rubricsvc.cli.commands import local_service, service
 from rubricsvc.cli.output import counted, echo, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.formats import FORMATS, InputFile, stream
+from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.formats.record import FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
+
+if TYPE_CHECKING:
+    from rubricsvc.client import Client
+    from rubricsvc.services.local import LocalService
 
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
@@ -103,12 +107,21 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | Non
     """Return the stored rubric of that name, also a draft; None if it is none, or there is such a file."""
     if target == "-" or Path(target).exists() or not target.strip():
         return None
-    try:
-        with local_service() as local:
-            stored, prompt = local.rubrics.with_prompt(target, allow_drafts=allow_drafts)
-    except NotFoundError:
-        return None
+    with service() as s:
+        try:
+            stored = s.rubrics.get(target, allow_drafts=allow_drafts)
+        except NotFoundError:
+            return None
+        prompt = record_of(s, stored).prompt
     return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, prompt, None, stored)
+
+
+def record_of(s: LocalService | Client, stored: StoredRubric) -> Record:
+    """Return a stored rubric and its prompt as a record of a file."""
+    if stored.prompt_id is None:
+        return Record(None, stored.rubric, name=stored.name)
+    prompt = s.prompts.get(stored.prompt_id)
+    return Record(prompt.prompt, stored.rubric, id=prompt.external_id, name=stored.name)
 
 
 def only_one(target: str, found: Sequence[RubricTarget]) -> RubricTarget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,17 +13,16 @@ import typer
 from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
-from rubricsvc.cli.commands import command, local_service, service
-from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, targets_of
+from rubricsvc.cli.commands import command, every_row, local_service, service
+from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of
 from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, progress_bar, show
 from rubricsvc.core.rubric import Source
-from rubricsvc.core.states import ReviewAction
+from rubricsvc.core.states import APPROVED, ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
 from rubricsvc.services.importing import RECORDS
-from rubricsvc.services.rubrics import stored_records
 from rubricsvc.services.versions import changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -200,8 +200,8 @@ def review(
     A version in review or retired is approved: jobs may use it, and its name refers to the newest approved one. What is
     rejected is a draft again.
     """
-    with local_service(by) as local:
-        row = local.rubrics.review(ref, new)
+    with service(by) as s:
+        row = s.rubrics.review(ref, new)
     show({"id": row.id, "rubric": f"{row.name}@{row.version}", "state": row.state}, as_json)
 
 
@@ -257,15 +257,21 @@ def export(
     if container == "parquet" and out is None:
         raise InvalidError("Parquet is written to a file", hint="name it with --out", path="out")
     losses = writing.Losses()
-    with local_service() as local, local.db.read() as session:
-        rows = writing.rows(stored_records(session, refs), format, losses)
+    with service() as s:
+        if refs:
+            stored = (s.rubrics.get(ref) for ref in refs)
+        else:
+            approved = partial(every_row, s.rubrics.page, state=APPROVED)
+            newest = {one.name: one.id for one in approved()}
+            stored = (one for one in approved() if one.id == newest.get(one.name))
+        rows = writing.rows((record_of(s, one) for one in stored), format, losses)
         if out is not None and container == "parquet":
             with output.replaced(out) as part:
                 writing.write_parquet(rows, part)
         else:
             with output.open_output(out) as stream:
                 writing.write_text(rows, stream, container)
-        has_drafts = any(local.rubrics.page(limit=1, state=state).data for state in ("draft", "in_review"))
+        has_drafts = any(s.rubrics.page(limit=1, state=state).data for state in ("draft", "in_review"))
     if has_drafts and not refs:
         echo("left out: drafts; name them to export them: `rubricsvc rubrics show --state draft`")
     for field, count in sorted(losses.fields.items()):

@@ -51,7 +51,7 @@ class Prompts(Noun[C]):
 class Rubrics(Noun[C]):
     """Methods of ``client.rubrics``. A version is named by id, name (the newest approved), name@version or digest."""
 
-    get = ref_endpoint(schemas.StoredRubric, "GET rubrics/{}", object)
+    get = ref_endpoint(schemas.StoredRubric, "GET rubrics/{}", queries.RubricQuery)
     page = endpoint(schemas.Page[schemas.StoredRubric], "GET rubrics", queries.RubricFilters)
     analyse = ref_endpoint(RubricAnalysis, "GET rubrics/{}/analysis", queries.AnalysisQuery)
     history = ref_endpoint(schemas.Page[schemas.RubricEvent], "GET rubrics/{}/history", queries.Paging)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,9 +19,8 @@ from rubricsvc.core.states import (
     RubricState,
 )
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
-from rubricsvc.formats.record import Record
 from rubricsvc.lint import lint, rules_of
-from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters
+from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
 from rubricsvc.schemas import (
     LintReport,
     LintRequest,
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.generation import Method
-    from rubricsvc.core.prompt import Prompt
     from rubricsvc.core.rubric_analysis import RubricTest, WeightFit
     from rubricsvc.formats.record import RubricCheck
     from rubricsvc.lint import EmptyValue
@@ -264,37 +261,14 @@ class Rubrics:
             rows = page_of(session, RubricEventRow, query.after, query.limit + 1, of_versions)
             return Page.cut([RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit)
 
-    def get(self, ref: int | str) -> StoredRubric:
+    @takes(RubricQuery)
+    def get(self, ref: int | str, query: RubricQuery) -> StoredRubric:
         """Get a version by id, name (newest approved version), name@version, or at least 8 digits of its digest.
 
         409 if a name has no approved version.
         """
         with self.db.read() as session:
-            return StoredRubric.of(rubrics.get(session, ref))
-
-    def with_prompt(self, ref: str, *, allow_drafts: bool = True) -> tuple[StoredRubric, Prompt | None]:
-        """Return a version and its prompt; a name may mean its newest draft."""
-        with self.db.read() as session:
-            row = rubrics.get(session, ref, allow_drafts=allow_drafts)
-            prompt = completions.get_prompt(session, row.prompt_id).value if row.prompt_id is not None else None
-            return StoredRubric.of(row), prompt
-
-
-def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Record]:
-    """Yield the named rubrics, or the newest approved version of every name that has one.
-
-    Raises:
-        NotFoundError: there is no such rubric.
-        NotApprovedError: a name has no approved version.
-    """
-    rows = (rubrics.get(session, ref) for ref in refs or ())
-    if not refs:
-        approved = every(page_of, session, table=RubricRow, state=APPROVED)
-        rows = (row for row in approved if rubrics.get(session, row.name).id == row.id)
-    for row in rows:
-        prompt = completions.get_prompt(session, row.prompt_id) if row.prompt_id is not None else None
-        value, id_ = (prompt.value, prompt.external_id) if prompt is not None else (None, None)
-        yield Record(value, row.value, id=id_, name=row.name)
+            return StoredRubric.of(rubrics.get(session, ref, allow_drafts=query.allow_drafts))
 
 
 class Step(NamedTuple):
