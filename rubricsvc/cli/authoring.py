@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
@@ -30,7 +29,7 @@ from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
 from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import request
 from workers import checks
-from workers.authoring.gate import OFF_TOPIC, Proposal, judge_of_gate, try_proposals, write_proposals
+from workers.authoring.gate import OFF_TOPIC, Proposal, proposals
 
 if TYPE_CHECKING:
     from rubricsvc.core.rubric_analysis import TestOutcome
@@ -182,21 +181,16 @@ MAX_TOKENS, LOCAL_TOKENS = 4096, 512
 _SPECIFICATION = Annotated[
     Path | None, typer.Option("--specification", help="Principles: file with the specification.")
 ]
-_TOKENS = typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.", show_default=str(MAX_TOKENS))
-_TEMPERATURE = typer.Option(min=0, max=100, help="Sampling temperature.")
+_SEED = typer.Option(min=0, max=MAX_SEED, help="Seed; each further sample has the next one.")
 
 
 def generate(
     new: NewGeneration,
     file: Annotated[str | None, typer.Argument(help="Prompts; - is stdin.", show_default="all stored")] = None,
     *,
-    format: Format = None,
     specification_file: _SPECIFICATION = None,
     collection: Annotated[str | None, typer.Option(help="Grounded: collection of documents to read first.")] = None,
-    temperature: Annotated[float, _TEMPERATURE] = 0.7,
-    top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
-    max_tokens: Annotated[int | None, _TOKENS] = None,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; a redraw has the next one.")] = 0,
+    seed: Annotated[int, _SEED] = 0,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
@@ -209,15 +203,14 @@ def generate(
     if file is not None and new.prompts:
         raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
     with local_service() as local:
-        engine = local.judges.value(new.judge).engine
-        most = max_tokens or (LOCAL_TOKENS if engine == "transformers_local" else MAX_TOKENS)
+        most = LOCAL_TOKENS if local.judges.value(new.judge).engine == "transformers_local" else MAX_TOKENS
         fields: dict[str, Any] = {
-            "sampling": Sampling(temperature=temperature, top_p=top_p, max_tokens=most, seed=seed),
+            "sampling": Sampling(temperature=0.7, max_tokens=most, seed=seed),
             "specification": specification_of(specification_file) if specification_file else None,
             "research": Research(collection=collection) if collection is not None else None,
         }
         if file is not None:
-            fields["prompts"] = tuple(local.imports.prompts(input_file(file), format))
+            fields["prompts"] = tuple(local.imports.prompts(input_file(file)))
         end(local, local.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
 
 
@@ -233,12 +226,7 @@ def propose(
     good: Annotated[str | None, typer.Option(help=_GOOD, show_default=False)] = None,
     bad: Annotated[str | None, typer.Option(help=_BAD, show_default="a completion of another prompt")] = None,
     specification: _SPECIFICATION = None,
-    gate_judge: Annotated[
-        str | None, typer.Option(help="Judge that tries the rubrics.", show_default="the one that writes")
-    ] = None,
-    temperature: Annotated[float, _TEMPERATURE] = 1.0,
-    max_tokens: Annotated[int, _TOKENS] = MAX_TOKENS,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; each candidate has others.")] = 0,
+    seed: Annotated[int, _SEED] = 0,
     out: Annotated[Path | None, typer.Option(help="YAML file for all of them.", show_default="none")] = None,
     as_json: Json = False,
 ) -> None:
@@ -246,75 +234,50 @@ def propose(
 
     Nothing is stored; --out has all of them as YAML, to keep one and edit it. Exits with 1 if there is no rubric.
     """
-    task, method = _proposal_task(prompt, good, bad, specification)
-    sampling = Sampling(temperature=temperature, max_tokens=max_tokens, seed=seed)
+    text = file_or_text(prompt)
+    if not text.strip():
+        raise InvalidError("the prompt is empty", hint="name a text or a file", path="prompt")
+    references, worse = ([text_of(file)] if file is not None else [] for file in (good, bad))
+    method: Method = "reference-guided" if references else "one-shot"
+    contrast, principles = None, None
+    if references and worse:
+        contrast, method = Contrast((Completion(text=references[0]),), (Completion(text=worse[0]),)), "contrastive"
+    if specification is not None:
+        principles, method = specification_of(specification), "principles"
+    task = AuthoringTask(
+        prompt=Prompt.of(text),
+        references=tuple(references),
+        other=worse[0] if worse else OFF_TOPIC,
+        contrast=contrast,
+        specification=principles,
+    )
+    sampling = Sampling(temperature=1.0, max_tokens=MAX_TOKENS, seed=seed)
     generation = Generation(method=method, sampling=sampling)
     author = judge_of(judge).map_leaves(without_outage)
-    given = judge_of(gate_judge) if gate_judge is not None else author
-    tried_by = judge_of_gate(given).map_leaves(without_outage)
     with progress_bar("candidates") as bar:
-        on_done = bar.counter(n, "written")
-        written = ask(author, lambda engine: write_proposals(engine, author, generation, task, n=n, on_done=on_done))
-        proposals = written
-        if drafts := sum(one.draft is not None for one in written):
-            on_tried = bar.counter(drafts, "tried")
-            proposals = ask(
-                tried_by, lambda engine: try_proposals(engine, tried_by, generation, task, written, on_done=on_tried)
-            )
-    usable = [(number, one.draft.rubric) for number, one in enumerate(proposals, start=1) if one.draft is not None]
+        on_done = bar.counter(n, "tried")
+        found = ask(author, lambda engine: proposals(engine, author, generation, task, n=n, on_done=on_done))
+    usable = [(one.candidate, one.rubric) for one in found if one.rubric is not None]
     with output.exit_with(output.OK if usable else output.WITH_FAILURES):
-        _print_proposals(proposals, as_json)
+        if as_json:
+            show(found, as_json)
+        else:
+            show({"candidates": [_row(one) for one in found]})
         if usable and out is not None:
-            name = f"rubric-{sha256(task.prompt.text.encode()).hexdigest()[:8]}"
+            name = f"rubric-{sha256(text.encode()).hexdigest()[:8]}"
             records = (Record(task.prompt, rubric, name=f"{name}-{number}") for number, rubric in usable)
             with output.open_output(out) as file:
-                file.write(f"# Proposed by {' '.join(author.model.split())}, {method}. Keep one, and edit it.\n")
+                file.write(f"# Proposed by {' '.join(author.model.split())}, {generation.method}. Keep one, edit it.\n")
                 write_text(map(plain, records), file, "yaml")
             echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out} --draft`")
         elif usable:
             echo("write them to a file with --out FILE; the same --seed proposes the same")
 
 
-def _proposal_task(
-    prompt: str, good: str | None, bad: str | None, specification: Path | None
-) -> tuple[AuthoringTask, Method]:
-    """Return what the candidates are written from and tried on, and the method that uses most of it."""
-    text = file_or_text(prompt)
-    if not text.strip():
-        raise InvalidError("the prompt is empty", hint="name a text or a file", path="prompt")
-    good_text, bad_text = (text_of(file) if file is not None else None for file in (good, bad))
-    contrast = None
-    if good_text is not None and bad_text is not None:
-        contrast = Contrast(better=(Completion(text=good_text),), worse=(Completion(text=bad_text),))
-    task = AuthoringTask(
-        prompt=Prompt.of(text),
-        references=(good_text,) if good_text is not None else (),
-        other=OFF_TOPIC if bad_text is None else bad_text,
-        contrast=contrast,
-        specification=specification_of(specification) if specification is not None else None,
-    )
-    if specification is not None:
-        return task, "principles"
-    return task, "contrastive" if task.contrast else "reference-guided" if task.references else "one-shot"
-
-
-def _print_proposals(proposals: Sequence[Proposal], as_json: bool) -> None:
-    """Print each candidate, and what it gives to a good, a bad and an empty completion."""
-    rows: list[dict[str, Any]] = []
-    for number, one in enumerate(proposals, start=1):
-        rubric = one.draft.rubric if one.draft is not None else None
-        probes = {name: probe.reward for name, probe in one.tried.probes.items()} if one.tried else {}
-        row: dict[str, Any] = {"candidate": number, "reason": one.reason}
-        row |= {"good": probes.get("reference", probes.get("better")), "empty": probes.get("empty")}
-        row |= {"bad": probes.get("off_topic", probes.get("worse"))}
-        row |= {"findings": [finding.model_dump() for finding in one.findings]}
-        row |= {"refused_by": list(one.tried.refused_by) if one.tried else None}
-        if as_json:
-            row |= {"probes": probes or None, "rubric": rubric.model_dump(mode="json") if rubric else None}
-        else:
-            row["criteria"] = [
-                {"key": one.key, "weight": one.weight, "check": one.check and one.check.name, "text": one.text}
-                for one in (rubric.criteria if rubric else ())
-            ]
-        rows.append(row)
-    show(rows if as_json else {"candidates": rows}, as_json)
+def _row(proposal: Proposal) -> dict[str, Any]:
+    """Return a candidate for the printer, with its criteria in short."""
+    criteria = [
+        {"key": one.key, "weight": one.weight, "check": one.check and one.check.name, "text": one.text}
+        for one in (proposal.rubric.criteria if proposal.rubric else ())
+    ]
+    return proposal.model_dump(exclude={"rubric"}) | {"criteria": criteria}

@@ -111,7 +111,7 @@ def _plain(annotation: Any) -> Any:
 
 @contextmanager
 def service(caller: str | None = None) -> Iterator[LocalService | Client]:
-    """Open the service, for as long as the block runs; ``caller`` acts, at RUBRICSVC_URL whoever has the API key."""
+    """Open the service, for as long as the block runs; ``caller`` acts, over HTTP the user of the API key."""
     if url := os.environ.get("RUBRICSVC_URL"):
         if caller is not None:
             raise InvalidError("the service knows a person by the API key", hint="leave out --by", path="by")

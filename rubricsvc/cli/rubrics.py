@@ -169,15 +169,12 @@ def init(
     *,
     preset: Annotated[str | None, typer.Option(help=f"Start from one of {', '.join(presets.NAMES)}.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Prompt of the rubric.", show_default="any, with --preset")] = None,
-    trajectory: Annotated[bool, typer.Option("--trajectory", help="Write an example for agents.")] = False,
     force: output.Force = False,
 ) -> None:
     """Write an example rubric to edit, or one of the presets."""
     if preset is None and prompt is not None:
         raise InvalidError("--prompt needs --preset", hint="see them with `rubricsvc rubrics init --help`")
-    if preset is not None and trajectory:
-        raise InvalidError("--trajectory is an example of its own", hint="leave out --preset or --trajectory")
-    example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
+    example = files("rubricsvc.formats").joinpath("example.yaml")
     text = example.read_text("utf-8") if preset is None else presets.text(preset, prompt)
     if file.exists() and not force:
         raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
@@ -280,5 +277,5 @@ def export(
 
 app.command("lint")(lint_)
 app.command("test")(test)
-command(app)(generate)
+command(app, without=("name", "key", "repairs", "redraws", "empty_max"))(generate)
 app.command("propose")(propose)

@@ -61,7 +61,7 @@ PROGRESS = Criterion(
     text="The agent makes progress towards the goal: after this step it is nearer to what the task asks for, or knows"
     " something about the way there that it did not know before.",
 )
-"""The criterion of `rubricsvc rubrics init --trajectory`."""
+"""What a trajectory judge is asked about in a built-in case."""
 
 
 @lru_cache

@@ -15,9 +15,11 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from pydantic import Field
+
+from rubricsvc.core.base import Value
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.generation import AuthoringTask, GateFindings, Generation, PreferenceAgreement, ProbeReward
 from rubricsvc.core.judge import Judge
@@ -28,7 +30,7 @@ from rubricsvc.core.verdict import TRANSIENT
 from rubricsvc.lint import Finding, lint
 from rubricsvc.stats.ranking import concordance
 from workers import checks
-from workers.authoring.author import Author, Draft, GenerationError
+from workers.authoring.author import Author, GenerationError
 from workers.authoring.methods import write_rubric
 from workers.engines.base import Engine
 from workers.scoring.completions import score
@@ -164,8 +166,6 @@ def preference_agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgre
     return PreferenceAgreement(completions=len(pairs), pairs=different, agreement=share, low=low, high=high)
 
 
-OnDone = Callable[[], None]
-
 OFF_TOPIC = (
     "Bread rises when yeast turns sugar into carbon dioxide, which the gluten of the dough holds back. Knead the"
     " dough for ten minutes, let it rest for an hour in a warm place, fold it twice, and bake it at 230 °C. The crust"
@@ -177,65 +177,53 @@ DUPLICATE = "duplicate"
 """The reason of a candidate that is the same rubric as an earlier one."""
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """One candidate: a rubric, or the reason why there is none. Without ``tried``, ``reason`` says why.
+class Proposal(Value):
+    """One candidate: a rubric with what it gives to three texts, or the reason why it is missing or was not tried."""
 
-    Attributes:
-        draft: The rubric as it was written.
-        reason: Why there is no rubric, or why it could not be tried.
-        findings: What the linter finds.
-        tried: What it gives to good, bad and empty texts.
-    """
-
-    draft: Draft | None = None
+    candidate: int
     reason: str | None = None
-    findings: tuple[Finding, ...] = ()
-    tried: GateFindings | None = None
+    good: float | None = None
+    bad: float | None = None
+    empty: float | None = None
+    findings: tuple[Finding, ...] = Field((), description="What the linter finds.")
+    refused_by: tuple[str, ...] | None = Field(None, description="What the gate has against it.")
+    rubric: Rubric | None = None
 
 
-async def write_proposals(
-    engine: Engine, judge: Judge, generation: Generation, task: AuthoringTask, *, n: int, on_done: OnDone = lambda: None
-) -> list[Proposal]:
-    """Return ``n`` candidates that the judge's model writes, each with other seeds, and the linter's findings."""
-
-    async def write(number: int) -> Proposal:
-        try:
-            draft = await write_rubric(Author(engine, judge, generation, retries=number), task)
-        except GenerationError as error:
-            return Proposal(reason=f"{error.reason}: {error.message}")
-        finally:
-            on_done()
-        findings = lint(draft.rubric, task.prompt, empty_value=checks.value_of_empty)
-        return Proposal(draft, findings=tuple(findings))
-
-    seen: dict[str, int] = {}
-    found = list[Proposal]()
-    for number, one in enumerate(await asyncio.gather(*map(write, range(n))), start=1):
-        first = seen.setdefault(one.draft.rubric.digest, number) if one.draft else number
-        found.append(one if first == number else Proposal(reason=f"{DUPLICATE}: the same as candidate {first}"))
-    return found
-
-
-async def try_proposals(
+async def proposals(
     engine: Engine,
     judge: Judge,
     generation: Generation,
     task: AuthoringTask,
-    given: Sequence[Proposal],
     *,
-    on_done: OnDone = lambda: None,
+    n: int,
+    on_done: Callable[[], None] = lambda: None,
 ) -> list[Proposal]:
-    """Return the candidates with what the judge gives to the probes under each."""
+    """Return ``n`` candidates that the judge's model writes, each with other seeds, and then tries."""
 
-    async def try_one(one: Proposal) -> Proposal:
-        if one.draft is None:
-            return one
+    async def write(number: int) -> Rubric | str:
         try:
-            return replace(one, tried=await try_rubric(engine, judge, generation, one.draft.rubric, task))
+            return (await write_rubric(Author(engine, judge, generation, retries=number), task)).rubric
         except GenerationError as error:
-            return replace(one, reason=f"{error.reason}: {error.message}")
+            return f"{error.reason}: {error.message}"
+
+    async def tried(place: int, rubric: Rubric | str) -> Proposal:
+        try:
+            if isinstance(rubric, str):
+                return Proposal(candidate=place + 1, reason=rubric)
+            if (first := written.index(rubric)) < place:
+                return Proposal(candidate=place + 1, reason=f"{DUPLICATE}: the same as candidate {first + 1}")
+            findings = tuple(lint(rubric, task.prompt, empty_value=checks.value_of_empty))
+            one = Proposal(candidate=place + 1, findings=findings, rubric=rubric)
+            found = await try_rubric(engine, judge_of_gate(judge), generation, rubric, task)
+        except GenerationError as error:
+            return one.model_copy(update={"reason": f"{error.reason}: {error.message}"})
         finally:
             on_done()
+        rewards = {name: probe.reward for name, probe in found.probes.items()}
+        good, bad = rewards.get("reference", rewards.get("better")), rewards.get("off_topic", rewards.get("worse"))
+        fields = {"good": good, "bad": bad, "empty": rewards.get("empty"), "refused_by": found.refused_by}
+        return one.model_copy(update=fields)
 
-    return list(await asyncio.gather(*map(try_one, given)))
+    written = await asyncio.gather(*map(write, range(n)))
+    return list(await asyncio.gather(*map(tried, range(n), written)))
