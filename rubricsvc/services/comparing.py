@@ -9,9 +9,9 @@ from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved, PairedBy
+from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.store import jobs, verdicts
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import RubricRow

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from statistics import pstdev
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.estimate import Estimate, mean_estimate
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Contribution, contributions
 from rubricsvc.core.verdict import Usage, total_usage
+from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.store import jobs, verdicts
 
 if TYPE_CHECKING:

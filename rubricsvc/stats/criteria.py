@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricsvc.core.estimate import Estimate, mean_estimate
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.reward import FormulaError, formula_for, raw_reward
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.stats.intervals import Floats, Ints, wilson
 
 MIN_COMPLETIONS = 30
@@ -91,7 +92,7 @@ def within_groups(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats]
 
 
 def mean_estimates(values: Floats, clusters: NDArray[Any], *, share: bool = False) -> list[Estimate]:
-    """Return the `core.estimate.mean_estimate` of the known values of each column.
+    """Return the `mean_estimate` of the known values of each column.
 
     With ``share`` values are 0 or 1, and Wilson's interval is that of as many rows as there are clusters.
     """

@@ -20,8 +20,9 @@ from operator import mul
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, p_above_zero
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.schemas.runs import REWARD
+from rubricsvc.stats.estimates import p_above_zero
 
 ALPHA = 0.05
 """Probability of a false alarm in a whole run."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.core.estimate import MIN_CLUSTERS, NO_INTERVAL, Estimate
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate
 from rubricsvc.stats import RESAMPLES
+from rubricsvc.stats.estimates import NO_INTERVAL
 
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""

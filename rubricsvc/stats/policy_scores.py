@@ -1,7 +1,7 @@
 """Scores of a policy on held-out prompts: means, best and worst of k samples, and differences to another policy.
 
 Prompts are independent, the samples of one are not: each prompt gives one value, and intervals are t intervals over
-prompts (`core.estimate.mean_estimate`).
+prompts (`mean_estimate`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from statistics import fmean
 
 import numpy as np
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, t_quantile
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate
+from rubricsvc.stats.estimates import mean_estimate, t_quantile
 from rubricsvc.stats.intervals import Floats
 
 Score = float | None

@@ -11,9 +11,9 @@ from math import fsum, sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.estimate import p_above_zero
 from rubricsvc.schemas.runs import Alarm
 from rubricsvc.stats.divergence import first_divergence
+from rubricsvc.stats.estimates import p_above_zero
 
 ALPHA = 0.05
 """Probability of a false alarm in all evaluations of a run."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.schemas.runs import REWARD
+from rubricsvc.stats.estimates import mean_estimate
 
 WIDTHS = {"wide": 760, "narrow": 290}
 """Pixels. The page shows the one that fits."""

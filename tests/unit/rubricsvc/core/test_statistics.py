@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, mean_estimate, t_quantile, t_tail
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import containment, copy_groups, shingles
 from rubricsvc.core.reward import contributions
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.stats.estimates import mean_estimate, t_quantile, t_tail
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.core.reward import reward, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats import criteria
 from rubricsvc.stats.criteria import affine, contribution_matrix, reward_vector, variance_shares
+from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.stats.intervals import Floats
 
 NAN = float("nan")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rubricsvc.core.estimate import mean_estimate
+from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.stats.policy_scores import PromptValues, over_prompts_and_seeds, policy_scores
 
 SAMPLES = [[0.0, 1.0], [0.5, 0.5], [0.2, 0.4], [1.0, 1.0], [0.0, 0.2]]
