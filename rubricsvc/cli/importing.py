@@ -15,13 +15,13 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import FORMATS, InputFile, Record, stream
-from rubricsvc.formats.record import FileErrors
+from rubricsvc.formats.record import FieldError, FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
+from rubricsvc.services.local import LocalService
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
-    from rubricsvc.services.local import LocalService
 
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
@@ -50,14 +50,27 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
 
 
+def import_file(
+    s: LocalService | Client, file: str, query: ImportQuery, *, kinds: Collection[str], **options: Any
+) -> ImportedFile:
+    """Import a file in one transaction; print its problems to stderr. For ``options`` see `Imports.read`."""
+    source = input_file(file)
+    if isinstance(s, LocalService):
+        done, errors = s.imports.read(source, query, kinds=kinds, **options), source.errors
+    else:
+        done = s.imports.create(source.stream or source.path, **query.model_dump(exclude_unset=True))
+        skipped, notes = ([FieldError(done.file, **dict(one)) for one in some] for some in (done.skipped, done.notes))
+        errors = FileErrors(errors=skipped, count=done.skipped_count, notes=notes, note_count=len(notes))
+    report(done, errors)
+    return done
+
+
 def import_and_report(
     file: str, query: ImportQuery, as_json: bool, *, kinds: Collection[str], by: str | None = None, **options: Any
 ) -> None:
     """Import a file in one transaction, and print what was imported; for ``options`` see `Imports.read`."""
-    source = input_file(file)
     with local_service(by) as local:
-        done = local.imports.read(source, query, kinds=kinds, **options)
-    report(done, source.errors)
+        done = import_file(local, file, query, kinds=kinds, **options)
     if as_json:
         show(done, as_json)
         return

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import command, local_service, service
-from rubricsvc.cli.importing import SkipInvalid, input_file, report
+from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.importing import SkipInvalid, import_file
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, print_json, show
-from rubricsvc.errors import InvalidError, NotApprovedError
+from rubricsvc.errors import InvalidError
 from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
-from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
+from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy, no_worker
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.local import LocalService
@@ -52,23 +52,14 @@ def submit(
     Submitting the same judge, completions, rubrics and --min-coverage again gives the same job; the budget must be the
     same too.
     """
-    if file is None:
-        with service() as s:
-            end(s, s.jobs.submit(new), wait, as_json)
-        return
-    with local_service() as local:
-        source, kinds = input_file(file), (RECORDS, COMPLETIONS)
-        query = ImportQuery(format=format, skip_invalid=skip_invalid)
-        try:
-            with local.db.write() as session:
-                imported = local.imports.read_in(session, source, query, kinds=kinds)
-                submitted = local.jobs.submit_in(session, new, imported)
-        except NotApprovedError as error:  # nothing of the file is imported then
-            first = f"import the file first (`rubricsvc rubrics import {file}`)"
-            error.hint = f"use --allow-drafts, or {first}; then {error.hint}"
-            raise
-        report(imported, source.errors)
-        end(local, local.jobs.submitted(submitted), wait, as_json)
+    with service() as s:
+        if file is not None:
+            query = ImportQuery(format=format, skip_invalid=skip_invalid)
+            done = import_file(s, file, query, kinds=(RECORDS, COMPLETIONS))
+            given = dict.fromkeys(zip(done.completion_ids, done.completion_rubric_ids, strict=True))
+            items = tuple(NewItem(completion_id=id_, rubric=rubric_id) for id_, rubric_id in given)
+            new = new.model_copy(update={"completions": items})
+        end(s, s.jobs.submit(new), wait, as_json)
 
 
 @command(app, "show")
@@ -119,16 +110,18 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
     """
     from workers.queue.drain import complete_answered
 
-    with local_service() as local:
-        job = local.jobs.rescore(job_id, query)
+    with service() as s:
+        job = s.jobs.rescore(job_id, query)
         if job.id == job_id:
             echo(f"job {job_id} has these versions and this min_coverage already; it is the same job")
-        copied = job.progress if job.is_new else None  # of a new job: where only --min-coverage is another
-        done = complete_answered(local.db, job.id)
-        completed, stored = (copied.finished, copied.verdicts + copied.failed_verdicts) if copied else (0, 0)
-        verdicts = f"{counted(done.stored + stored, 'verdict')} stored before, {done.to_ask} to ask"
-        echo(f"{counted(done.completed + completed, 'completion')} rescored without asking; {verdicts}")
-        end(local, local.jobs.get(job.id).model_copy(update={"is_new": job.is_new}), wait, as_json)
+        if isinstance(s, LocalService):  # of a remote service the workers do so
+            complete_answered(s.db, job.id)
+            job = s.jobs.get(job.id).model_copy(update={"is_new": job.is_new})
+        if job.progress is not None:
+            echo(
+                f"{counted(job.progress.finished, 'completion')} rescored without asking, {job.progress.pending} to ask"
+            )
+        end(s, job, wait, as_json)
 
 
 @command(app)

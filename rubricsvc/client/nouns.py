@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, TypeVar
+from typing import Any, BinaryIO, Concatenate, TypeVar
 
 from pydantic_core import to_json
 
@@ -264,16 +264,22 @@ class Runs(Noun[C]):
 def _importer(
     fields: Callable[P, object],
 ) -> Bound[
-    Callable[Concatenate[str | Path, P], schemas.ImportedFile],
-    Callable[Concatenate[str | Path, P], Coroutine[Any, Any, schemas.ImportedFile]],
+    Callable[Concatenate[str | Path | BinaryIO, P], schemas.ImportedFile],
+    Callable[Concatenate[str | Path | BinaryIO, P], Coroutine[Any, Any, schemas.ImportedFile]],
 ]:
-    async def create(self: Noun[Any], path: str | Path, /, *_: P.args, **params: P.kwargs) -> schemas.ImportedFile:
+    async def create(
+        self: Noun[Any], file: str | Path | BinaryIO, /, *_: P.args, **params: P.kwargs
+    ) -> schemas.ImportedFile:
         """Import a file of any format of docs/formats.md (but no folder), whole or not at all.
 
         Raises:
             FormatError: the file is invalid; ``errors`` lists what is wrong with it.
         """
-        content, query = Path(path).read_bytes(), {"name": Path(path).name, **params}
+        query: dict[str, object] = dict(params)
+        if isinstance(file, str | Path):
+            content, query = Path(file).read_bytes(), {"name": Path(file).name, **query}
+        else:
+            content = file.read()
         return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=query)
 
     return Bound(create)

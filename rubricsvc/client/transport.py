@@ -1,7 +1,7 @@
 """Requests, retries and responses, shared by both clients.
 
-Every request may be sent twice without doing anything twice (content is stored once, a job carries an
-Idempotency-Key). So all are retried on a lost connection and on 429, 502, 503 and 504, after ``Retry-After`` or an
+Every request may be sent twice without doing anything twice: content is stored once, and so is a job of the same
+content or key. So all are retried on a lost connection and on 429, 502, 503 and 504, after ``Retry-After`` or an
 exponentially growing delay, until the client's ``outage_seconds`` after the first failure. Other errors are raised as
 the class of `rubricsvc.errors` that the service raised.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -142,8 +141,7 @@ All = Bound[Method[P, Q, M], Method[P, Q, Coroutine[Any, Any, M]]]
 def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> All[P, Q, M]:
     """Make the method that sends a request; see `request` for its arguments.
 
-    The model is the query of a ``GET`` and a ``POST?``, and the body of a ``POST``; the model `object` has no fields. A
-    new job gets an idempotency key, so that a request that is sent twice makes one job.
+    The model is the query of a ``GET`` and a ``POST?``, and the body of a ``POST``; the model `object` has no fields.
     """
     verb, _, path = route.partition(" ")
     count = path.count("{}")
@@ -155,8 +153,6 @@ def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> All[P, Q, M
         made = request(model, *args[count:], **fields)
         if verb != "POST":
             return await noun.send(returns, verb.rstrip("?"), url, params=made.model_dump(exclude_unset=True))
-        if "key" in type(made).model_fields and made.key is None:
-            made = made.model_copy(update={"key": uuid.uuid4().hex})
         return await noun.send(returns, verb, url, body=made)
 
     return Bound(send)

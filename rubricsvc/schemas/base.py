@@ -122,6 +122,9 @@ class ImportedFile(Wire):
     rubrics: list[str] = Field([], description="The rubrics as name@version.")
     new_rubrics: list[str] = Field([], description="Those that were added.")
     completion_ids: list[int] = Field([], description="Ids of the completions.")
+    completion_rubric_ids: list[int | None] = Field(
+        [], description="For each completion the stored rubric that its record names, or null."
+    )
     label_ids: list[int] = Field([], description="Ids of the labels.")
     omitted_labels: int = Field(0, description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field({}, description="Rubrics that exist as an earlier version, with the newest.")

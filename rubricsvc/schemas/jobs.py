@@ -58,6 +58,9 @@ class NewJob(Wire):
     items: tuple[NewItem, ...] | None = Field(
         None, min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions to score; null: all stored."
     )
+    completions: tuple[NewItem, ...] | None = Field(
+        None, fail_fast=True, description="Filter by completion; one without a rubric is left out."
+    )
     rubric: Id | Ref | None = Field(None, description="Rubric: id or name; by default those of each prompt.")
     policy: Name | None = Field(None, description="Filter by policy.")
     limit: Whole | None = Field(None, ge=1, le=10**9, description="Maximum number of completions.")
@@ -69,8 +72,9 @@ class NewJob(Wire):
 
     @model_validator(mode="after")
     def _one_selection(self) -> NewJob:
-        if self.items is not None and (self.rubric, self.policy, self.limit) != (None, None, None):
-            raise ValueError("items and rubric, policy or limit exclude each other")
+        filters = (self.completions, self.rubric, self.policy, self.limit)
+        if self.items is not None and any(one is not None for one in filters):
+            raise ValueError("items and completions, rubric, policy or limit exclude each other")
         return self
 
 

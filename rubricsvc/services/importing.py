@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
@@ -44,15 +44,6 @@ MAX_CONTENT_ERRORS = 10_000
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
 
 
-class ImportedCompletion(NamedTuple):
-    """A completion of the file, with its id in the database, and the stored rubric that its record names."""
-
-    id: int
-    prompt_id: int
-    policy: str
-    rubric_id: int | None
-
-
 class ImportResult(ImportedFile):
     """What a file added in a transaction.
 
@@ -62,7 +53,6 @@ class ImportResult(ImportedFile):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    completions: list[ImportedCompletion] = Field([], exclude=True)
     conflict: ConflictError | None = Field(None, exclude=True)
 
 
@@ -299,8 +289,8 @@ class _Importer:
         if not new:
             return
         ids = completions.add_many(self.session, [(prompt_id, completion) for prompt_id, completion, _ in new])
-        for id_, (prompt_id, completion, named) in zip(ids, new, strict=True):
-            self.result.completions.append(ImportedCompletion(id_, prompt_id, completion.policy, named))
+        self.result.completion_ids += ids
+        self.result.completion_rubric_ids += [named for *_, named in new]
         if marked:
             rows = ((ids[index], rubric_id, label) for index, rubric_id, label in marked)
             self.result.label_ids += labels.add_many(self.session, rows, replace=self.query.replace_labels)
@@ -363,11 +353,10 @@ class _Importer:
         errors = self.file.errors
         if not self.query.skip_invalid:
             errors.raise_if_any(*self._hints)
-        if (kind == COMPLETIONS and not self.result.completions) or (kind == LABELS and not self.result.label_ids):
+        if (kind == COMPLETIONS and not self.result.completion_ids) or (kind == LABELS and not self.result.label_ids):
             errors.raise_if_any("correct them: no line is valid")
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")
         result, counts = self.result, added(self.session)
-        result.completion_ids = [completion.id for completion in result.completions]
         used = {
             "prompts": {*self._used_prompts, *self._prompt_refs.values()},
             "rubrics": {*result.rubric_ids},

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from rubricsvc.formats import RubricCheck
     from rubricsvc.schemas.jobs import GivenRubric
-    from rubricsvc.services.importing import ImportResult
     from rubricsvc.stats import OnProgress as OnCount
 
 
@@ -60,11 +59,11 @@ class Selection(NamedTuple):
     drafts: Sequence[str] = ()
 
 
-def select(session: Session, new: NewJob, imported: ImportResult | None = None) -> Selection:
-    """Pair completions with rubrics: those of ``new.items``, of an import, or all stored ones.
+def select(session: Session, new: NewJob) -> Selection:
+    """Pair completions with rubrics: those of ``new.items``, of ``new.completions``, or all stored ones.
 
-    Without ``new.rubric`` a completion has the one that its item or record names, or the newest approved versions of
-    all rubrics of its prompt. ``new.limit`` is the maximum number of completions that have one.
+    Without ``new.rubric`` a completion has the one that its item names, or the newest approved versions of all rubrics
+    of its prompt. ``new.limit`` is the maximum number of completions that have one.
 
     Raises:
         NotFoundError: No such rubric or completion.
@@ -81,21 +80,19 @@ def select(session: Session, new: NewJob, imported: ImportResult | None = None) 
         return [one.id] if one.prompt_id in (None, prompt_id) else []
 
     candidates: Iterable[tuple[int, int, int | None]]  # completion, its prompt, and the rubric that is named for it
-    if new.items is not None:
+    if (given := new.completions if new.items is None else new.items) is not None:
         ids: dict[int | str | None, int] = {}
-        for ref in {item.rubric for item in new.items if item.rubric is not None}:
+        for ref in {item.rubric for item in given if item.rubric is not None}:
             ids[ref] = rubrics.get(session, ref, allow_drafts=new.allow_drafts).id
-        owners = completions.prompt_ids(session, {item.completion_id for item in new.items})
-        for item in new.items:
+        owners = completions.prompt_ids(session, {item.completion_id for item in given}, policy=new.policy)
+        for item in given if new.policy is None else ():
             if item.completion_id not in owners:
                 completions.get(session, item.completion_id)  # raises NotFoundError
-        candidates = ((one.completion_id, owners[one.completion_id], ids.get(one.rubric)) for one in new.items)
-    elif imported is None:
+        theirs = ((item.completion_id, ids.get(item.rubric)) for item in given if item.completion_id in owners)
+        candidates = ((id_, owners[id_], rubric_id) for id_, rubric_id in theirs)
+    else:
         stored = every(page_of, session, table=CompletionRow, policy=new.policy)
         candidates = ((row.id, row.prompt_id, None) for row in stored)
-    else:
-        of_policy = [each for each in imported.completions if new.policy in (None, each.policy)]
-        candidates = dict.fromkeys((each.id, each.prompt_id, each.rubric_id) for each in of_policy)
     pairs: list[tuple[int, int]] = []
     without: list[int] = []
     selected = 0
@@ -326,14 +323,6 @@ log = logging.getLogger(__name__)
 By = Annotated[PairedBy | None, Field(description="What to pair; by default completions, else prompts.")]
 
 
-class Submission(NamedTuple):
-    """A job, whether it is new, and what was left out of it."""
-
-    job_id: int
-    is_new: bool
-    notes: tuple[str, ...]
-
-
 @dataclass(eq=False)
 class Jobs:
     """Jobs, by id."""
@@ -349,33 +338,27 @@ class Jobs:
             NotApprovedError: A rubric is not approved, and ``allow_drafts`` is not set.
             ConflictError: The key belongs to another job, or the job exists with another budget.
         """
-        with self.db.write() as session:
-            submitted = self.submit_in(session, new)
-        return self.submitted(submitted)
-
-    def submit_in(self, session: Session, new: NewJob, imported: ImportResult | None = None) -> Submission:
-        """Submit completions in a session to write in, those of a file if it was imported there; see `submit`."""
-        judge = judges.get(session, new.judge)
-        found = select(session, new, imported)
         notes = []
-        if found.no_rubric:
-            why = f"rubric {new.rubric!r} is for another prompt" if new.rubric else "no approved rubric of their prompt"
-            notes.append(f"completions left out: {found.no_rubric}, {why}")
-        if found.drafts:
-            notes.append(f"not approved: {cut(', '.join(found.drafts), 200)}; use such rubrics with --allow-drafts")
-        if judge.value.mode == "comparative":
-            used = by_id(session, RubricRow, (rubric_id for _, rubric_id in found.pairs)).values()
-            vetoes = ((row, one) for row in used for one in row.value.criteria if one.required and not one.check)
-            required = [f"{one.key!r} of {row.ref}" for row, one in vetoes]
-            if warning := veto_warning(judge.value, required):
-                notes.append(f"warning: {warning}")
-        options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
-        job = jobs.submit(session, judge_id=judge.id, items=found.pairs, **options)
-        return Submission(job.id, PUBLISHED in session.info, tuple(notes))  # only a new job is published
-
-    def submitted(self, submission: Submission) -> StoredJob:
-        """Return the job of a submission, once its session is committed."""
-        return self._load(*submission)
+        with self.db.write() as session:
+            judge = judges.get(session, new.judge)
+            selected = select(session, new)
+            if selected.no_rubric:
+                why = "no approved rubric of their prompt"
+                why = f"rubric {new.rubric!r} is for another prompt" if new.rubric else why
+                notes.append(f"completions left out: {selected.no_rubric}, {why}")
+            if selected.drafts:
+                listed = cut(", ".join(selected.drafts), 200)
+                notes.append(f"not approved: {listed}; use such rubrics with --allow-drafts")
+            if judge.value.mode == "comparative":
+                used = by_id(session, RubricRow, (rubric_id for _, rubric_id in selected.pairs)).values()
+                vetoes = ((row, one) for row in used for one in row.value.criteria if one.required and not one.check)
+                required = [f"{one.key!r} of {row.ref}" for row, one in vetoes]
+                if warning := veto_warning(judge.value, required):
+                    notes.append(f"warning: {warning}")
+            options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
+            job = jobs.submit(session, judge_id=judge.id, items=selected.pairs, **options)
+            is_new = PUBLISHED in session.info  # only a new job is published
+        return self._load(job.id, is_new, tuple(notes))
 
     @takes(JobQuery)
     def get(self, job_id: int, query: JobQuery) -> StoredJob:

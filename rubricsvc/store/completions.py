@@ -178,7 +178,8 @@ def get(session: Session, id_: int) -> CompletionRow:
     return existing(session, CompletionRow, "completion", id_)
 
 
-def prompt_ids(session: Session, ids: Iterable[int]) -> dict[int, int]:
-    """Return the prompt ids by completion id; unknown completions are left out."""
+def prompt_ids(session: Session, ids: Iterable[int], *, policy: str | None = None) -> dict[int, int]:
+    """Return the prompt ids by completion id; unknown completions, and those of another policy, are left out."""
     query = select(CompletionRow.id, CompletionRow.prompt_id)
+    query = query if policy is None else query.where(CompletionRow.policy == policy)
     return dict(map(tuple, rows_with(session, query, CompletionRow.id, ids)))

@@ -221,13 +221,13 @@ def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
         httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing here")
     )
     with pytest.raises(RubricsvcError, match="nothing here"):
-        Client(transport=transport).jobs.submit(judge="j", items=[{"completion_id": 1, "rubric": "r"}])
+        Client(transport=transport).rewards.submit(judge="j", prompts=("Why?",), completions=(("So.",),))
     sent = [json.loads(request.content)["key"] for request in transport.requests]
     assert len(sent) == 3
     assert len(set(sent)) == 1
     other = Answers(httpx2.Response(404))
     with pytest.raises(RubricsvcError):
-        Client(transport=other).jobs.submit(judge="j", items=[{"completion_id": 1, "rubric": "r"}])
+        Client(transport=other).rewards.submit(judge="j", prompts=("Why?",), completions=(("So.",),))
     assert json.loads(other.requests[0].content)["key"] not in (None, sent[0])
 
 

@@ -21,7 +21,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from multiprocessing.synchronize import Event
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
@@ -623,22 +623,13 @@ class Drainer:
                 pause = min(pause * 2, 2.0)
 
 
-class Rescored(NamedTuple):
-    """How many completions were ``completed``, and of all, how many verdicts are ``stored`` and how many ``to_ask``."""
-
-    completed: int
-    stored: int
-    to_ask: int
-
-
-def complete_answered(db: Database, job_id: int) -> Rescored:
-    """Complete the pending items of a job whose questions are all answered.
+def complete_answered(db: Database, job_id: int) -> int:
+    """Complete the pending items of a job whose questions are all answered; return how many.
 
     No judge is asked and no engine is made. The other items stay pending. A page is claimed, recorded and released in
     one transaction, so that a killed process holds no lease.
     """
     drainer, completed, after = Drainer(db, get_settings()), 0, 0
-    asked: dict[int, tuple[int, int]] = {}  # verdicts stored and in all, by item: a group's may be claimed twice
     with db.read() as session:
         job = jobs.get(session, job_id)
         judge_id, judge = job.judge_id, job.judge.value
@@ -652,7 +643,6 @@ def complete_answered(db: Database, job_id: int) -> Rescored:
                 if not isinstance(one, ScoringWork):
                     continue
                 keys, known = list(one.rubric.by_key), one.known
-                asked[one.lease.item_id] = len(known), len(keys)
                 if known.keys() >= set(keys):
                     in_order = [known[key] for key in keys]
                     results.append(ItemResult(one.lease, one.rubric, one.questions, in_order, frozenset(known)))
@@ -663,5 +653,4 @@ def complete_answered(db: Database, job_id: int) -> Rescored:
         after = [lease.item_id for lease in taken if lease.item_id > after][:_PAGE][-1]  # the rest is of their groups
     with db.write() as session:
         leases.finish(session, [job_id])
-    stored, questions = (sum(counts) for counts in zip((0, 0), *asked.values(), strict=True))
-    return Rescored(completed, stored, questions - stored)
+    return completed

@@ -32,7 +32,7 @@ def run(db: Database, path: Path, content: str, **arguments: object) -> ImportRe
 def test_import_adds_records_with_labels(db: Database, path: Path) -> None:
     result = run(db, path, RECORD)
     assert result.new == {"prompts": 1, "rubrics": 1, "completions": 1, "labels": 1}
-    assert [(c.id, c.prompt_id, c.policy) for c in result.completions] == [(1, 1, "")]
+    assert (result.completion_ids, result.completion_rubric_ids) == ([1], [None])
     with db.read() as session:
         (row,) = labels.page(session)
         assert (row.label.annotator, row.label.value, row.rubric_id) == ("ann", 1.0, result.rubric_ids[0])
@@ -42,7 +42,7 @@ def test_import_detects_completions_and_labels(db: Database, path: Path) -> None
     run(db, path, RECORD)
     lines = '{"prompt_id": "q", "completion": "c", "policy": "p"}\n{"prompt_id": "q", "text": "b"}\n'
     result = run(db, path, lines)
-    assert [(c.id, c.prompt_id, c.policy) for c in result.completions] == [(2, 1, "p"), (1, 1, "")]
+    assert result.completion_ids == [2, 1]
     line = '{"completion_id": 2, "rubric": "q", "criterion": "c1", "annotator": "bob", "value": false}\n'
     assert run(db, path, line).new["labels"] == 1
     with pytest.raises(InvalidFileError) as caught:

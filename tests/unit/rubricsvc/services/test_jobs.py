@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -12,11 +13,9 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
-from rubricsvc.formats import InputFile
-from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewItem, NewJob, StoredJob
 from rubricsvc.services import job_results
-from rubricsvc.services.importing import ImportResult, Imports
+from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.rubrics import Rubrics
@@ -32,38 +31,50 @@ FILE = """\
 
 
 @pytest.fixture
-def imported(db: Database, tmp_path: Path) -> ImportResult:
+def imported(db: Database, tmp_path: Path) -> Any:
+    """The completions of a file, as the field of a new job."""
     (tmp_path / "file.yaml").write_text(FILE)
-    with db.write() as session:
-        return Imports(db).read_in(session, InputFile(tmp_path / "file.yaml"), ImportQuery())
+    return tuple(Imports(db).create(tmp_path / "file.yaml").completion_ids)
 
 
 @pytest.mark.parametrize("from_import", [True, False])
 def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
-    db: Database, imported: ImportResult, from_import: bool
+    db: Database, imported: Any, from_import: bool
 ) -> None:
-    source = imported if from_import else None
+    fields: dict[str, Any] = {"judge": "j", "completions": imported if from_import else None}
     with db.read() as session:
-        assert select(session, NewJob(judge="j"), source)[:2] == ([(1, 1), (2, 1)], 1)
-        assert select(session, NewJob(judge="j", policy="q"), source)[:2] == ([(2, 1)], 0)
-        assert select(session, NewJob(judge="j", limit=1), source)[:2] == ([(1, 1)], 0)
-        assert select(session, NewJob(judge="j", rubric="one"), source)[:2] == ([(1, 1), (2, 1)], 1)
+        assert select(session, NewJob(**fields))[:2] == ([(1, 1), (2, 1)], 1)
+        assert select(session, NewJob(**fields, policy="q"))[:2] == ([(2, 1)], 0)
+        assert select(session, NewJob(**fields, limit=1))[:2] == ([(1, 1)], 0)
+        assert select(session, NewJob(**fields, rubric="one"))[:2] == ([(1, 1), (2, 1)], 1)
 
 
-def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
+def test_select_takes_the_rubric_that_a_completion_names(db: Database, imported: Any, tmp_path: Path) -> None:
+    (tmp_path / "any.yaml").write_text(
+        "[{name: any, criteria: [c]}, {prompt: One?, rubric: any, completions: [{text: x, policy: p}, w]}]"
+    )
+    done = Imports(db).create(tmp_path / "any.yaml")
+    assert (done.completion_ids, done.completion_rubric_ids) == ([1, 4], [2, 2])
+    pairs: Any = (*zip(done.completion_ids, done.completion_rubric_ids, strict=True), *imported)
+    with db.read() as session:
+        assert sorted(select(session, NewJob(judge="j", completions=pairs)).pairs) == [(1, 1), (1, 2), (2, 1), (4, 2)]
+        with pytest.raises(NotFoundError):
+            select(session, NewJob(judge="j", completions=(*pairs, 99)))
+
+
+def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Any, tmp_path: Path) -> None:
     with db.read() as session:
         with pytest.raises(InvalidError):
-            select(session, NewJob(judge="j", policy="none"), imported)
+            select(session, NewJob(judge="j", policy="none", completions=imported))
         with pytest.raises(NotFoundError):
-            select(session, NewJob(judge="j", rubric="none"), imported)
+            select(session, NewJob(judge="j", rubric="none", completions=imported))
     (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
-    with db.write() as session:
-        (two,) = Imports(db).read_in(session, InputFile(tmp_path / "other.yaml"), ImportQuery()).rubrics
-        with pytest.raises(InvalidError) as elsewhere:
-            select(session, NewJob(judge="j", rubric="two", policy="p"), imported)
+    (two,) = Imports(db).create(tmp_path / "other.yaml").rubrics
+    with db.read() as session, pytest.raises(InvalidError) as elsewhere:
+        select(session, NewJob(judge="j", rubric="two", policy="p", completions=imported))
     Rubrics(db).review("one", action="retire")
     with db.read() as session, pytest.raises(InvalidError) as retired:
-        select(session, NewJob(judge="j", policy="p"), imported)
+        select(session, NewJob(judge="j", policy="p", completions=imported))
     assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
     assert "one@1" in retired.value.message and "one@1" in retired.value.hint
 
@@ -72,7 +83,7 @@ def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, 
     (tmp_path / "file.yaml").write_text("{prompt: P?, criteria: [{text: a, required: true}], completions: [x]}")
     with db.write() as session:
         judges.add(session, Judge(name="j", model="m", mode="comparative"))
-        Imports(db).read_in(session, InputFile(tmp_path / "file.yaml"), ImportQuery())
+    Imports(db).create(tmp_path / "file.yaml")
     assert ["c1" in note for note in Jobs(db).submit(judge="j").notes] == [True]
     with pytest.raises(NotFoundError):
         Jobs(db).submit(judge="none")
