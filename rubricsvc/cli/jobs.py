@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -112,8 +111,6 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
 
     with service() as s:
         job = s.jobs.rescore(job_id, query)
-        if job.id == job_id:
-            echo(f"job {job_id} has these versions and this min_coverage already; it is the same job")
         if isinstance(s, LocalService):  # of a remote service the workers do so
             complete_answered(s.db, job.id)
             job = s.jobs.get(job.id).model_copy(update={"is_new": job.is_new})
@@ -128,9 +125,6 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
 def retry(job_id: Id, query: RetryRequest, wait: Wait = False, as_json: Json = False) -> None:
     """Score again what failed or was cancelled. A new budget includes what is spent already."""
     with service() as s:
-        for hint in s.jobs.get(job_id, summary=True).hints:
-            if "would fail again" in hint:
-                echo(f"warning: {hint}")
         retried = s.jobs.retry(job_id, query)
         echo(f"{counted(retried.reopened, 'completion')} to score again")
         end(s, retried.job.model_copy(update={"is_new": True}), wait, as_json)
@@ -231,20 +225,15 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
 
     Where no other worker can receive it, a worker of this process scores it.
     """
-    first, began = None, time.monotonic()
     kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
 
     def update(job: StoredJob) -> None:
-        nonlocal first
         if (now := job.progress) is None:
             return
         noun, good, bad = "verdict", now.verdicts, now.failed_verdicts
         if job.kind == "generate":
             noun, good, bad = "rubric", now.done, now.failed
-        first = good + bad if first is None else first
-        speed = (good + bad - first) / max(time.monotonic() - began, 0.1)
-        failures = f", {bad} failed" if bad else ""
-        bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
+        bar.update(now.finished, now.total, counted(good, noun) + (f", {bad} failed" if bad else ""))
 
     # the inner hint is printed before the worker stops, which may take a while
     with kept(), worker_for(s, job_id), kept(), output.progress_bar(f"job {job_id}") as bar:

@@ -42,8 +42,6 @@ class NewItem(Wire):
 
 
 MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]
-
-
 Key = Annotated[
     str | None, Field(min_length=1, max_length=200, description="Idempotency key; the same key gives the same job.")
 ]
@@ -335,7 +333,6 @@ class Rewards(Wire):
 
 log = logging.getLogger(__name__)
 
-FIRST_POLL_SECONDS = 0.02
 REMIND_SECONDS = 60.0
 WAIT_SECONDS = 3600.0
 """The default ``timeout`` of a wait."""
@@ -379,7 +376,7 @@ def polling(
         if now >= end:
             reason = "" if job.workers else f": {no_worker(job_id)}"
             raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s{reason}")
-        delay = min(longest, end - now, delay * 1.5 or FIRST_POLL_SECONDS)
+        delay = min(longest, end - now, delay * 1.5 or 0.02)
         return delay
 
     return next_delay
