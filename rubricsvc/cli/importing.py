@@ -18,6 +18,7 @@ from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.formats.record import FieldError, FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
+from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.local import LocalService
 
 if TYPE_CHECKING:
@@ -50,13 +51,11 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
 
 
-def import_file(
-    s: LocalService | Client, file: str, query: ImportQuery, *, kinds: Collection[str], **options: Any
-) -> ImportedFile:
-    """Import a file in one transaction; print its problems to stderr. For ``options`` see `Imports.read`."""
+def import_file(s: LocalService | Client, file: str, query: ImportQuery) -> ImportedFile:
+    """Import records or completions in one transaction; print the problems of the file to stderr."""
     source = input_file(file)
     if isinstance(s, LocalService):
-        done, errors = s.imports.read(source, query, kinds=kinds, **options), source.errors
+        done, errors = s.imports.read(source, query, kinds=(RECORDS, COMPLETIONS)), source.errors
     else:
         done = s.imports.create(source.stream or source.path, **query.model_dump(exclude_unset=True))
         skipped, notes = ([FieldError(done.file, **dict(one)) for one in some] for some in (done.skipped, done.notes))
@@ -69,8 +68,10 @@ def import_and_report(
     file: str, query: ImportQuery, as_json: bool, *, kinds: Collection[str], by: str | None = None, **options: Any
 ) -> None:
     """Import a file in one transaction, and print what was imported; for ``options`` see `Imports.read`."""
+    source = input_file(file)
     with local_service(by) as local:
-        done = import_file(local, file, query, kinds=kinds, **options)
+        done = local.imports.read(source, query, kinds=kinds, **options)
+    report(done, source.errors)
     if as_json:
         show(done, as_json)
         return

@@ -19,7 +19,6 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy, no_worker
-from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from workers.engines import make_engine
@@ -54,7 +53,7 @@ def submit(
     with service() as s:
         if file is not None:
             query = ImportQuery(format=format, skip_invalid=skip_invalid)
-            done = import_file(s, file, query, kinds=(RECORDS, COMPLETIONS))
+            done = import_file(s, file, query)
             given = dict.fromkeys(zip(done.completion_ids, done.completion_rubric_ids, strict=True))
             items = tuple(NewItem(completion_id=id_, rubric=rubric_id) for id_, rubric_id in given)
             new = new.model_copy(update={"completions": items})
