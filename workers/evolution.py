@@ -86,18 +86,10 @@ async def propose_criteria(
     most: int = MAX_PROPOSALS,
     prompt: Prompt | None = None,
 ) -> Proposed:
-    """Return the new criteria of one reply; where there is none, the round has a failure: its reason, then why.
+    """Return the new criteria of one reply, at most ``most``; without any, the round's failure is its reason, then why.
 
-    Args:
-        engine: The engine of the judge.
-        judge: Whose model, endpoint and thinking propose.
-        base: The rubric.
-        entries: Its buffer. The model is shown the frozen and the active criteria.
-        step: The step, from 0.
-        texts: Completions that differ, by SHA-256: answers to ``prompt``, or each with its prompt and people's scores.
-        limit: What calls may cost.
-        most: Maximum of criteria that are taken from the reply.
-        prompt: The prompt, where all have the same.
+    The model of the ``judge`` is shown the criteria in use and ``texts``, completions by SHA-256: answers to the
+    ``prompt``, or each with its prompt and people's scores.
     """
     lines = [
         f"- {'(pitfall) ' * (one.criterion.weight < 0)}{' '.join(one.criterion.text.split())}"
@@ -122,16 +114,9 @@ async def propose_criteria(
         return [], EvolutionRound(failure=f"{error.reason}: {error}"[:500], cost=own.spent)
     finally:
         current_budget.reset(token)
-    source = ProposalSource(
-        judge=judge.name,
-        model=judge.model,
-        template=draft.template.name,
-        template_digest=draft.template.digest,
-        step=step,
-        group=tuple(texts),
-    )
-    proposed = draft.rubric.criteria[:most]
-    added, done = admit(proposed, base, entries, prompt=prompt, source=source)
+    template = {"template": draft.template.name, "template_digest": draft.template.digest}
+    source = ProposalSource(judge=judge.name, model=judge.model, step=step, group=tuple(texts), **template)
+    added, done = admit(draft.rubric.criteria[:most], base, entries, prompt=prompt, source=source)
     return added, done.model_copy(update={"raw_reply": draft.raw_reply, "cost": own.spent})
 
 
@@ -350,7 +335,7 @@ class LabelSource:
             known = evolutions.jobs_of(session, self.id)
         for job in known:
             if (job.key or "").rpartition("-")[0] in tried:
-                self._take(job.id)
+                self._values |= self._values_of(job.id)
 
     def _read_labels(self, session: Session, rubric: RubricRow, selection: Selection) -> str:
         """Read the completions that the judge scored and people gave overall scores; return the SHA-256 of all."""
@@ -381,8 +366,9 @@ class LabelSource:
         parts = (self._ids, self._verdicts, self._scores, *self._pairs.values())
         return sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in parts)).hexdigest()
 
-    def _rewards(self, rubric: Rubric) -> Floats:
-        return reward_vector(rubric, np.column_stack([self._values[one.key] for one in rubric.criteria]))
+    def _rewards(self, rubric: Rubric, values: Mapping[str, Floats] | None = None) -> Floats:
+        values = self._values if values is None else values
+        return reward_vector(rubric, np.column_stack([values[one.key] for one in rubric.criteria]))
 
     def propose(self, rounds: Sequence[Round]) -> None:
         """Ask for criteria that tell what people prefer, in pairs that the rubric orders in another way.
@@ -429,7 +415,7 @@ class LabelSource:
             new = [entry.criterion for entry in one.entries if entry.key not in self._values]
             if new:
                 plain = [each.model_copy(update={"weight": 1.0, "group": (), "required": False}) for each in new]
-                self._take(self._score(f"{one.step}", Rubric(criteria=tuple(plain)), "search"))
+                self._values |= self._score(f"{one.step}", Rubric(criteria=tuple(plain)), "search")
             for place, entry in enumerate(one.entries):
                 if not entry.trials:
                     known = self._values[entry.key][labelled].tolist()
@@ -470,10 +456,7 @@ class LabelSource:
         done = EvolutionRound(decided=True, score=agreement(after, self._pairs["search"]))
         new = best.by_key.keys() - self._start.by_key.keys()
         if new or (self._together and len(best.criteria) < len(self._start.criteria)):
-            job_id = self._score("held-out", best, "held-out")
-            with self._db.read() as session:
-                (matrix,) = read_matrices(session, Selection(self._judge_id, job_id))
-            after = reward_vector(best, matrix.aligned(self._ids))
+            after = self._rewards(best, self._score("held-out", best, "held-out"))
         result = held_out_result(self._pairs["held-out"], self._clusters, start, after)
         with self._db.write() as session:
             row = evolutions.get(session, self.id)
@@ -487,8 +470,8 @@ class LabelSource:
                 evolutions.write_round(session, recorded, entries, done, target)
                 row.result, row.finished_at = result.model_dump(mode="json"), datetime.now(UTC)
 
-    def _score(self, what: str, rubric: Rubric, part: str) -> int:
-        """Have a rubric scored on a part by a job, or by the one that was submitted for it; return its id.
+    def _score(self, what: str, rubric: Rubric, part: str) -> dict[str, Floats]:
+        """Have a rubric scored on a part by a job, or by the one that was submitted for it; return the values by key.
 
         Raises:
             InvalidError: The budget is used up, or the job was cancelled.
@@ -517,14 +500,12 @@ class LabelSource:
             if progress.failed_verdicts > progress.verdicts:
                 message = f"{what}: {progress.failed_verdicts} verdicts failed"
                 raise UnavailableError(message, hint=f"rubricsvc jobs retry {job_id} --wait, {again}")
-        return job_id
+        return self._values_of(job_id)
 
-    def _take(self, job_id: int) -> None:
-        """Take over the verdicts of the job of a trial."""
+    def _values_of(self, job_id: int) -> dict[str, Floats]:
         with self._db.read() as session:
-            for matrix in read_matrices(session, Selection(self._judge_id, job_id)):
-                columns = matrix.aligned(self._ids).T
-                self._values |= zip([one.key for one in matrix.rubric.criteria], columns, strict=True)
+            (matrix,) = read_matrices(session, Selection(self._judge_id, job_id))
+        return dict(zip([one.key for one in matrix.rubric.criteria], matrix.aligned(self._ids).T, strict=True))
 
     def _left(self) -> float | None:
         """Return the US dollars that are left; None without a limit."""
