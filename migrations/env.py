@@ -2,8 +2,7 @@
 
 from alembic import context
 
-import rubricsvc.store.tables  # noqa: F401 - declares them
-from rubricsvc.store.session import Base
+from rubricsvc.store.tables import Base
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True)

@@ -12,8 +12,7 @@ from kombu.transport import TRANSPORT_ALIASES, memory
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
-from rubricsvc.store import leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, relay
 
 MEMORY = "memory://"
 BROKER_SECONDS = 2
@@ -83,7 +82,7 @@ def send(app: Celery, task: str, args: list[object]) -> None:
 
 def attach(db: Database, settings: Settings, app: Celery | None = None) -> Database:
     """Send the outbox after each commit that writes to it, by ``app`` or an application of its own; return ``db``."""
-    db.on_commit = partial(leases.relay, db, partial(send, app or make_celery(settings)))
+    db.on_commit = partial(relay, db, partial(send, app or make_celery(settings)))
     return db
 
 

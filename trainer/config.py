@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -22,14 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest, field_messages, models_in
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import OF_TOOLS, REWARD
-
-if TYPE_CHECKING:
-    from trainer.data.tasks import Task
 
 Config = TypeVar("Config", bound="ConfigSection")
 
@@ -542,8 +538,8 @@ class TrainConfig(ConfigSection):
             raise ValueError("environment `mcp`: name its servers with [tools] mcp = [{name = …, command = […]}]")
         return self
 
-    def identity(self, tasks: Sequence[Task], std_floor: float, judge_digest: str | None = None) -> Identity:
-        """Return what must be the same for a run to be resumed.
+    def identity(self, tasks_digest: str, std_floor: float, judge_digest: str | None = None) -> Identity:
+        """Return what must be the same for a run to be resumed, of which its tasks are given by their digest.
 
         ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge
         is that of the reward source, which may have only its name. A policy in a folder is named by its path from the
@@ -556,11 +552,7 @@ class TrainConfig(ConfigSection):
         pinned = {"judge_digest": judge_digest} if judge_digest else {}
         if self.out is not None and Path(self.policy.model).is_dir():
             pinned["policy.model"] = os.path.relpath(Path(self.policy.model).resolve(), self.out.resolve())
-        content = []
-        for task in tasks:
-            domain, demonstrations = [task.domain] * bool(task.domain), [one.digest for one in task.demonstrations]
-            content.append([task.prompt.digest, task.rubric.digest, *domain, *demonstrations])
-        return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": digest(content)}
+        return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": tasks_digest}
 
 
 class RunConfig(TrainConfig):

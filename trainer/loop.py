@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup, RunStep
@@ -129,7 +130,8 @@ def train(
     """
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
-    identity = config.identity(tasks, floor := constants["std_floor"], judge.digest if judge else None)
+    floor, of_tasks = constants["std_floor"], digest([task.digests for task in tasks])
+    identity = config.identity(of_tasks, floor, judge.digest if judge else None)
     control = config.control
     trained_on = rewards if control is None else ControlRewards(rewards, control.reward, config.seed)
     scorer = StepScorer(trained_on, config, stop or Event(), recorder)

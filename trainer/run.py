@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rubricsvc.client import Client
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.estimate import MIN_CLUSTERS
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
 from rubricsvc.formats import Record, load
@@ -716,7 +717,7 @@ class Run:
         before = json.loads((checkpoint.folder(self.out, step) / "state.json").read_bytes())["identity"]
         setting = config.optim.std_floor
         floor = before["optim.std_floor"] if setting == "judge" else setting
-        now = config.identity(tasks.train, floor, before.get("judge_digest"))
+        now = config.identity(digest([task.digests for task in tasks.train]), floor, before.get("judge_digest"))
         checkpoint.check_identity(checkpoint.folder(self.out, step), before, now)
         if config.eval is not None:
             check_setup(self.out, read(self.out, LINES), setup_of(config.eval, config, tasks.held_out))

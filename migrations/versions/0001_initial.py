@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 import rubricsvc.store.tables  # noqa: F401 - declares them
-from rubricsvc.store.session import Base
+from rubricsvc.store.tables import Base
 
 revision = "0001"
 down_revision = None

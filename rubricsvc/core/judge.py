@@ -259,9 +259,10 @@ class Judge(Content):
             raise ValueError(f"a {self.mode} needs two or more members and no model of its own")
         if not several and (members or not self.model):
             raise ValueError(f"a {self.mode} judge needs a model and no members")
-        reject_duplicates("member name", [member.name for member in members])
-        if members and any(leaf.mode == "comparative" for leaf in self.leaf_judges):
-            raise ValueError(f"a comparative judge cannot be a member of a {self.mode}: it needs a group")
+        if members:
+            reject_duplicates("member name", [member.name for member in members])
+            if any(leaf.mode == "comparative" for leaf in self.leaf_judges):
+                raise ValueError(f"a comparative judge cannot be a member of a {self.mode}: it needs a group")
         if (self.band is not None) != (self.mode == "cascade") or (self.band and self.band[0] > self.band[1]):
             raise ValueError("a band (two probabilities, the lower first) is required for a cascade, and only there")
         if self.voting and self.voting.samples > 1 and (self.mode != "written" or self.sampling.temperature == 0):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,27 +21,10 @@ from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs, Sign
 from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
-from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import session
-from rubricsvc.store.session import Database, name_of, sqlite_file
+from rubricsvc.store.session import Database, name_of, open_database, sqlite_file
 
 __all__ = ["LocalService", "Validators", "open_database", "sqlite_file", "upgrade_schema"]
-
-
-@contextmanager
-def open_database(
-    on_created: Callable[[str], None] = lambda _name: None, settings: Settings | None = None
-) -> Iterator[Database]:
-    """Open the configured database; new work is published to a broker that other processes use.
-
-    An absent or empty SQLite file is created. Any other schema that is not the newest is an error, left to
-    `rubricsvc db upgrade`: its data may be shared.
-    """
-    from rubricsvc.broker import MEMORY, attach
-
-    settings = settings or get_settings()
-    with closing(session.open_database(settings.database_url, on_created)) as db:
-        yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
 
 
 def upgrade_schema(url: str) -> tuple[str | None, str]:

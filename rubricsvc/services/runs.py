@@ -48,7 +48,7 @@ from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.leases import database_time
-from rubricsvc.store.session import by_id, page_of
+from rubricsvc.store.session import by_id, get_or_add, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
 from rubricsvc.store.verdicts import for_items
 
@@ -92,11 +92,17 @@ class Runs:
 
     def create(self, new: NewRun) -> StoredRun:
         """Begin a run, or continue that of the same key after ``done`` steps; later ones on record are deleted."""
-        values: dict[str, Any] = new.model_dump(mode="json", exclude={"judge_digest"})
+        values: dict[str, Any] = new.model_dump(mode="json", exclude={"key", "judge_digest", "done"})
         with self.db.write() as session:
             judge = judges.find(session, new.judge) if new.judge is not None else None
             known = judge is not None and new.judge_digest in (None, judge.digest)
-            row = runs.begin(session, **values, judge_id=judge.id if judge is not None and known else None)
+            values |= {"judge_id": judge.id if judge is not None and known else None}
+            values |= {"state": "running", "seen_at": database_time(session)}
+            row, is_new = get_or_add(session, RunRow, {"key": new.key}, **values)
+            if not is_new:
+                for name, value in (values | {"reason": None, "finished_at": None, "stop_requested": False}).items():
+                    setattr(row, name, value)
+                runs.remove(session, row, after=new.done)
             return _summaries(session, [row])[0]
 
     def record(self, run_id: int, step: RunStep) -> StoredRun:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
@@ -28,7 +28,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.session import AWAY, CHUNK, PUBLISHED, Database, batched, rows_with
+from rubricsvc.store.session import PUBLISHED, batched, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -128,38 +128,12 @@ MAX_MESSAGES = 32
 
 log = get_logger(__name__)
 
-Send = Callable[[str, list[object]], object]
-
 
 def publish(session: Session, judge_id: int, items: int = 1) -> None:
     """Tell workers that the judge has so many pending items: all that are running, and no more than there are items."""
     times = min(items, max(1, running_workers(session), min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
     session.add_all(OutboxRow(task=SCORE, args=[judge_id]) for _ in range(times))
     session.info[PUBLISHED] = True
-
-
-def relay(db: Database, send: Send) -> int:
-    """Send the waiting messages and delete them; return how many.
-
-    An unreachable broker (an OSError of ``send``) or database is logged: the work is committed in any case, and the
-    reconciler sends the rest later.
-    """
-    oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)
-    sent: list[int] = []
-    try:
-        with db.read() as session:
-            waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
-        try:
-            for id_, task, args in waiting:
-                send(task, args)
-                sent.append(id_)
-        finally:
-            if sent:
-                with db.write() as session:
-                    session.execute(delete(OutboxRow).where(OutboxRow.id.in_(sent)))
-    except (OSError, *AWAY) as error:
-        log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
-    return len(sent)
 
 
 GroupKey = tuple[int, int, int]

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.schemas.runs import STEP
 from rubricsvc.store.leases import database_time
-from rubricsvc.store.session import add_new, existing, get_or_add, insert, page_of, rows_with
+from rubricsvc.store.session import add_new, existing, insert, page_of, rows_with
 from rubricsvc.store.tables import (
     EvaluationCompletionRow,
     EvaluationRewardRow,
@@ -30,21 +30,6 @@ REPORT_SECONDS = 10.0
 LOST_SECONDS = 60.0
 LIVE: tuple[RunState, ...] = ("running", "paused")
 """The states in which a trainer reports."""
-
-
-def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
-    """Add a run, or continue that of the same ``key``: later steps than ``done`` are deleted.
-
-    ``values`` are columns of the row.
-    """
-    values |= {"state": "running", "seen_at": database_time(session)}
-    row, is_new = get_or_add(session, RunRow, {"key": key}, **values)
-    if is_new:
-        return row
-    for name, value in (values | {"reason": None, "finished_at": None, "stop_requested": False}).items():
-        setattr(row, name, value)
-    remove(session, row, after=done)
-    return row
 
 
 def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:

@@ -11,12 +11,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from functools import cache, partial
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from alembic import command
 from alembic.config import Config
@@ -24,18 +23,14 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import (
     JSON,
-    BigInteger,
     ColumnElement,
-    DateTime,
-    Dialect,
     Engine,
-    Integer,
-    MetaData,
     Select,
     Text,
     cast,
     column,
     create_engine,
+    delete,
     event,
     func,
     inspect,
@@ -56,56 +51,16 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
-from sqlalchemy.types import TypeDecorator
+from structlog import get_logger
 
 from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
+from rubricsvc.settings import Settings, get_settings
+from rubricsvc.store.tables import Base, DatedRow, OutboxRow
 
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An instant in UTC. SQLite stores no time zone; it is added when read."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC."""
-        return value.astimezone(UTC) if value is not None else None
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Add the time zone."""
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
-
-
-class Base(DeclarativeBase):
-    """The base of all tables: names of constraints, and column types."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map: ClassVar = {
-        dict[str, Any]: JSON,
-        list[Any]: JSON,
-        datetime: UtcDateTime,
-        int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts its own ids only in plain INTEGER
-    }
-
-
-class DatedRow(Base):
-    """A row with an id and the time when it was added."""
-
-    __abstract__ = True
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=partial(datetime.now, UTC))
-
+log = get_logger(__name__)
 
 Row = TypeVar("Row", bound=Base)
 Dated = TypeVar("Dated", bound=DatedRow)
@@ -297,6 +252,33 @@ class Database:
         self.engine.dispose()
 
 
+Send = Callable[[str, list[object]], object]
+
+
+def relay(db: Database, send: Send) -> int:
+    """Send the waiting messages and delete them; return how many.
+
+    An unreachable broker (an OSError of ``send``) or database is logged: the work is committed in any case, and the
+    reconciler sends the rest later.
+    """
+    oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)
+    sent: list[int] = []
+    try:
+        with db.read() as session:
+            waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
+        try:
+            for id_, task, args in waiting:
+                send(task, args)
+                sent.append(id_)
+        finally:
+            if sent:
+                with db.write() as session:
+                    session.execute(delete(OutboxRow).where(OutboxRow.id.in_(sent)))
+    except (OSError, *AWAY) as error:
+        log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
+    return len(sent)
+
+
 def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Iterator[Any]:
     """Yield all rows that ``page`` lists, in pages."""
     after = 0
@@ -424,22 +406,25 @@ def upgrade(db: Database) -> None:
         command.upgrade(settings, "head")
 
 
-def open_database(url: str, on_created: Callable[[str], None] | None = None) -> Database:
-    """Return a database that is ready for use.
+@contextmanager
+def open_database(
+    on_created: Callable[[str], object] = lambda _name: None, settings: Settings | None = None
+) -> Iterator[Database]:
+    """Open the configured database; new work is published to a broker that other processes use.
 
-    With ``on_created``, which is called with its name, an absent or empty SQLite file is created.
+    An absent or empty SQLite file is created, and ``on_created`` is called with its name. Any other schema that is not
+    the newest is an error, left to `rubricsvc db upgrade`: its data may be shared.
     """
-    db = Database(url)
-    try:
+    from rubricsvc.broker import MEMORY, attach  # Celery takes a while
+
+    settings = settings or get_settings()
+    with closing(Database(settings.database_url)) as db:
         with suppress(DBAPIError, UnavailableError, TypeError):  # which `see_ready` raises with a hint
-            if on_created is not None and sqlite_file(url) is not None and not inspect(db.engine).get_table_names():
+            if sqlite_file(db.url) is not None and not inspect(db.engine).get_table_names():
                 upgrade(db)  # several first commands may do so at once
-                on_created(str(make_url(url).database))
+                on_created(str(make_url(db.url).database))
         see_ready(db)
-    except BaseException:
-        db.close()
-        raise
-    return db
+        yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
 
 
 def see_ready(db: Database) -> None:

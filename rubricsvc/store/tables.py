@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column, relationship
+from sqlalchemy.types import TypeDecorator
 
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, HeldOutResult
@@ -20,7 +36,50 @@ from rubricsvc.core.states import APPROVED, RubricState, RunState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.store.session import Base, DatedRow
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant in UTC. SQLite stores no time zone; it is added when read."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC."""
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Add the time zone."""
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
+
+class Base(DeclarativeBase):
+    """The base of all tables: names of constraints, and column types."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar = {
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        datetime: UtcDateTime,
+        int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts its own ids only in plain INTEGER
+    }
+
+
+class DatedRow(Base):
+    """A row with an id and the time when it was added."""
+
+    __abstract__ = True
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(default=partial(datetime.now, UTC))
+
 
 Value = TypeVar("Value")
 

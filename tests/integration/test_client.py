@@ -26,8 +26,8 @@ from rubricsvc.errors import (
 )
 from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings
-from rubricsvc.store import keys, leases
-from rubricsvc.store.session import Database
+from rubricsvc.store import keys
+from rubricsvc.store.session import Database, relay
 from tests.instant_engine import InstantEngine
 from tests.service_process import running
 from tests.services import free_port
@@ -66,7 +66,7 @@ def worker(
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.on_commit = lambda: leases.relay(db, send)
+    db.on_commit = lambda: relay(db, send)
 
     def answers(answer: Callable[[Question], Reply | Failure] | None) -> None:
         if answer is not None:

@@ -35,6 +35,12 @@ class Task:
     domain: str = ""
     demonstrations: tuple[Completion, ...] = field(default=(), compare=False)
 
+    @property
+    def digests(self) -> list[str]:
+        """What a resumed run must share of the task."""
+        domain = [self.domain] * bool(self.domain)
+        return [self.prompt.digest, self.rubric.digest, *domain, *(one.digest for one in self.demonstrations)]
+
 
 def tasks_of(records: Iterable[Record]) -> list[Task]:
     """Return the tasks of the records that have a prompt and a rubric."""

@@ -24,7 +24,7 @@ from rubricsvc.broker import MEMORY, attach, make_celery, send
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database, open_database
+from rubricsvc.store.session import Database, relay, see_ready
 from workers.queue.drain import NAME, Drainer, EnginePool
 
 log = get_logger(__name__)
@@ -104,7 +104,7 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
         if at_start and settings.broker_url.startswith(MEMORY):
             dead = dead_processes(leases.holders(session, socket.gethostname()))
         returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
-    leases.relay(db, partial(send, app))
+    relay(db, partial(send, app))
     with db.read() as session:
         job_ids = jobs.orphaned_jobs(session)
     for job_id in job_ids:  # one by one and after the leases: a job's row is locked before its items
@@ -154,7 +154,9 @@ def database(settings: Settings) -> Database:
     name = (settings.database_url, os.getpid())
     with _lock:
         if name not in _databases:
-            _databases[name] = attach(open_database(settings.database_url), settings)
+            db = Database(settings.database_url)
+            see_ready(db)
+            _databases[name] = attach(db, settings)
         return _databases[name]
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from rubricsvc.client import Client
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import jobs, judges, leases
-from rubricsvc.store.session import Database, page_of
+from rubricsvc.store import jobs, judges
+from rubricsvc.store.session import Database, page_of, relay
 from rubricsvc.store.tables import JobRow
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
@@ -44,7 +44,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.on_commit = lambda: leases.relay(db, send)
+    db.on_commit = lambda: relay(db, send)
     yield made
     for thread in threads:
         thread.join()

@@ -12,12 +12,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from tests.model.trainer.tiny import RUBRIC, TASKS, tiny_config, tiny_policy
+from tests.model.trainer.tiny import tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import OptimConfig, RunConfig
-from trainer.data.tasks import Task
 from trainer.optim import MasterAdamW
 
 
@@ -81,22 +79,21 @@ def test_identity_ignores_settings_of_execution() -> None:
         {"judge": {"name": "j", "model": "m", "endpoint": {"base_url": "http://elsewhere"}}},
     ]
     for change in cases:
-        assert run_config(**change).identity(TASKS, 0.0) == run_config().identity(TASKS, 0.0)
+        assert run_config(**change).identity("tasks", 0.0) == run_config().identity("tasks", 0.0)
 
 
 def test_identity_covers_what_is_learned() -> None:
     cases = [{"seed": 1}, {"optim": {"lr": 1e-3}}, {"judge": {"name": "j", "model": "other"}}, {"judge": "stored"}]
     for change in cases:
-        assert run_config(**change).identity(TASKS, 0.0) != run_config().identity(TASKS, 0.0)
+        assert run_config(**change).identity("tasks", 0.0) != run_config().identity("tasks", 0.0)
 
 
 def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
-    checkpoint.save(config, 1, policy.save, optimizer, config.identity(TASKS, 0.0))
-    other = [*TASKS[:-1], Task(Prompt.of("another"), RUBRIC)]
+    checkpoint.save(config, 1, policy.save, optimizer, config.identity("tasks", 0.0))
     with pytest.raises(ConflictError) as caught:
-        checkpoint.resume(config, optimizer, config.identity(other, 0.0))
+        checkpoint.resume(config, optimizer, config.identity("others", 0.0))
     assert caught.value.path == "data"
 
 

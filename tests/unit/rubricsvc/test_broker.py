@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from rubricsvc.broker import make_celery
 from rubricsvc.settings import Settings
 from rubricsvc.store import leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, relay
 from rubricsvc.store.tables import OutboxRow
 
 
@@ -29,7 +29,7 @@ def test_relay_logs_an_unreachable_database(db: Database, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(db, "read", gone)
     with capture_logs() as logs:
-        assert leases.relay(db, lambda *_: None) == 0
+        assert relay(db, lambda *_: None) == 0
     assert [(log["log_level"], "gone" in log["error"]) for log in logs] == [("warning", True)]
 
 
@@ -37,7 +37,7 @@ def test_relay_sends_in_chunks(db: Database) -> None:
     with db.write() as session:
         session.add_all(OutboxRow(task=leases.SCORE, args=[1]) for _ in range(leases.CHUNK + 1))
     sent: list[str] = []
-    assert [leases.relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [leases.CHUNK, 1, 0]
+    assert [relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [leases.CHUNK, 1, 0]
     assert len(sent) == leases.CHUNK + 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.settings import get_settings
-from rubricsvc.store.session import open_database
+from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.rubric_writer import is_question, rubric_about, verdict
 from tests.scripted_server import ScriptedReply, scripted_server, text_reply
@@ -30,7 +30,7 @@ def jobs(cli: Cli) -> Cli:
     stdin = "".join(json.dumps(line) + "\n" for line in lines)
     for name in RUBRICS:
         assert cli("jobs", "submit", "-", "--judge", "quick", "--rubric", name, stdin=stdin).code == 0
-    db = open_database(get_settings().database_url)
+    db = Database(get_settings().database_url)
     Drainer(db, get_settings()).run(1)
     db.close()
     return cli

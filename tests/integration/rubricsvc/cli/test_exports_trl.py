@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.settings import get_settings
-from rubricsvc.store.session import open_database
+from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.tiny_model import tiny_model
 from workers.queue.drain import Drainer
@@ -45,7 +45,7 @@ def test_trl_trains_on_exported_examples(cli: Cli, tmp_path: Path) -> None:
     lines = [{"prompt": prompt, **one} for prompt in PROMPTS for one in completions]
     stdin = "".join(json.dumps(line) + "\n" for line in lines)
     assert cli("jobs", "submit", "-", "--judge", "quick", "--rubric", "long", stdin=stdin).code == 0
-    db = open_database(get_settings().database_url)
+    db = Database(get_settings().database_url)
     Drainer(db, get_settings()).run(1)
     db.close()
     for kind, name in FORMATS.items():

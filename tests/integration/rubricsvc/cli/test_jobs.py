@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.settings import get_settings
 from rubricsvc.store import leases
-from rubricsvc.store.session import open_database
+from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.rows import item_result
 from tests.scripted_server import labels, scripted_server
@@ -24,7 +24,7 @@ from workers.queue.drain import Drainer
 def drain(judge_id: int = 1) -> None:
     """Score the judge's items as a worker does."""
     settings = get_settings()
-    db = open_database(settings.database_url)
+    db = Database(settings.database_url)
     Drainer(db, settings).run(judge_id)
     db.close()
 
@@ -103,7 +103,7 @@ def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
     ready("rubrics", "import", file)
     ready("jobs", "submit", "--judge", "quick", "--rubric", "odd")
     settings = get_settings()
-    db = open_database(settings.database_url)
+    db = Database(settings.database_url)
     with db.write() as session:  # as if the workers had died again and again
         taken = leases.claim(session, 1, limit=5, worker="w", seconds=-1)
         assert taken
@@ -210,7 +210,7 @@ def job(cli: Cli) -> Cli:
     add_judge(cli)
     assert cli("jobs", "submit", "--judge", "quick").code == 0
     rubric = Rubric.model_validate({"criteria": RUBRIC["criteria"]})
-    db = open_database(get_settings().database_url)
+    db = Database(get_settings().database_url)
     with db.write() as session:
         for lease, values in zip(
             leases.claim(session, 1, limit=9, worker="w", seconds=60), VALUES.values(), strict=True

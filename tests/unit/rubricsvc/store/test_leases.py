@@ -20,7 +20,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
 from rubricsvc.store import jobs, leases, verdicts
 from rubricsvc.store.leases import ItemResult, Lease
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, relay
 from rubricsvc.store.tables import ItemRow, JobRow, OutboxRow, VerdictRow
 from tests.databases import fresh_url
 from tests.rows import RUBRIC, item_result, submit_job
@@ -199,8 +199,8 @@ def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
             raise ConnectionError("broker is gone")
         sent.append(args)
 
-    assert leases.relay(db, first_only) == 1
-    assert leases.relay(db, lambda *_: None) == 1
+    assert relay(db, first_only) == 1
+    assert relay(db, lambda *_: None) == 1
 
 
 def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -> None:
@@ -253,11 +253,11 @@ def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> N
     reconcile()
     assert messages() == 1
     sent: list[list[object]] = []
-    assert leases.relay(each_db, lambda _task, args: sent.append(args)) == 1
+    assert relay(each_db, lambda _task, args: sent.append(args)) == 1
     assert sent == [[1]]
     reconcile()
     assert messages() == 1  # sent and lost: published again
-    leases.relay(each_db, lambda *_: None)
+    relay(each_db, lambda *_: None)
     with each_db.write() as session:
         leases.claim(session, 1, limit=1, worker="w", seconds=60)
     reconcile()

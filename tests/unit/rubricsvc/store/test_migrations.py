@@ -13,7 +13,8 @@ from sqlalchemy import inspect, text
 import rubricsvc.store.tables  # noqa: F401 - declares them
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.store import session
-from rubricsvc.store.session import Base, Database
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import Base
 from tests.databases import downgrade
 
 
@@ -61,9 +62,9 @@ def test_migrate_refuses_a_schema_of_a_newer_version(each_db: Database) -> None:
         assert "db upgrade" not in caught.value.hint
 
 
-def test_open_database_rejects_old_schema_with_hint(tmp_path: Path) -> None:
+def test_see_ready_rejects_old_schema_with_hint(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
-        session.open_database(f"sqlite:///{tmp_path / 'empty.db'}")
+        session.see_ready(Database(f"sqlite:///{tmp_path / 'empty.db'}"))
     assert "db upgrade" in caught.value.hint
 
 
@@ -73,8 +74,8 @@ def test_database_rejects_other_urls(url: str) -> None:
         Database(url)
 
 
-def test_open_database_hides_the_password_in_errors() -> None:
+def test_see_ready_hides_the_password_in_errors() -> None:
     with pytest.raises(UnavailableError) as caught:
-        session.open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
+        session.see_ready(Database("postgresql+psycopg://u:secret@127.0.0.1:1/x"))
     assert "secret" not in str(caught.value)
     assert "doctor" in caught.value.hint

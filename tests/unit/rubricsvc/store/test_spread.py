@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from rubricsvc.core.judge import Judge
 from rubricsvc.services.workers import Workers
 from rubricsvc.store import leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, relay
 from rubricsvc.store.tables import OutboxRow
 from tests.rows import add_worker, submit_job
 
@@ -36,7 +36,7 @@ def test_release_wakes_workers_for_the_released_items(each_db: Database) -> None
     for number in range(3):
         add_worker(each_db, f"worker {number}")
     submit_job(each_db, 5, judge=JUDGE)
-    leases.relay(each_db, lambda *_: None)
+    relay(each_db, lambda *_: None)
     with each_db.write() as session:
         leases.release(session, leases.claim(session, 1, limit=2, worker="w", seconds=60))
     assert messages(each_db) == 2
