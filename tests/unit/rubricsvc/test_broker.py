@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from rubricsvc.broker import make_celery
 from rubricsvc.settings import Settings
 from rubricsvc.store import leases
-from rubricsvc.store.session import Database, relay
+from rubricsvc.store.session import CHUNK, Database, relay
 from rubricsvc.store.tables import OutboxRow
 
 
@@ -35,10 +35,10 @@ def test_relay_logs_an_unreachable_database(db: Database, monkeypatch: pytest.Mo
 
 def test_relay_sends_in_chunks(db: Database) -> None:
     with db.write() as session:
-        session.add_all(OutboxRow(task=leases.SCORE, args=[1]) for _ in range(leases.CHUNK + 1))
+        session.add_all(OutboxRow(task=leases.SCORE, args=[1]) for _ in range(CHUNK + 1))
     sent: list[str] = []
-    assert [relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [leases.CHUNK, 1, 0]
-    assert len(sent) == leases.CHUNK + 1
+    assert [relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [CHUNK, 1, 0]
+    assert len(sent) == CHUNK + 1
 
 
 def test_settings_reject_lease_shorter_than_heartbeats() -> None:
