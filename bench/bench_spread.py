@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, attach
 from tests.databases import fresh_url
 from tests.rows import submit_job
 from tests.scripted_server import labels, scripted_server

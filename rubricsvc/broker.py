@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from urllib.parse import urlsplit
 
 from celery import Celery
@@ -12,7 +11,6 @@ from kombu.transport import TRANSPORT_ALIASES, memory
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
-from rubricsvc.store.session import Database, relay
 
 MEMORY = "memory://"
 BROKER_SECONDS = 2
@@ -78,12 +76,6 @@ def send(app: Celery, task: str, args: list[object]) -> None:
         app.send_task(task, args, retry=False, ignore_result=True)
     except BrokerError as error:
         raise ConnectionError(str(error)) from error
-
-
-def attach(db: Database, settings: Settings, app: Celery | None = None) -> Database:
-    """Send the outbox after each commit that writes to it, by ``app`` or an application of its own; return ``db``."""
-    db.on_commit = partial(relay, db, partial(send, app or make_celery(settings)))
-    return db
 
 
 def check_broker(url: str) -> None:

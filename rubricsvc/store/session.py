@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from alembic import command
 from alembic.config import Config
@@ -59,6 +59,9 @@ from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.tables import Base, DatedRow, OutboxRow
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 log = get_logger(__name__)
 
@@ -406,6 +409,14 @@ def upgrade(db: Database) -> None:
         command.upgrade(settings, "head")
 
 
+def attach(db: Database, settings: Settings, app: Celery | None = None) -> Database:
+    """Send the outbox after each commit that writes to it, by ``app`` or an application of its own; return ``db``."""
+    from rubricsvc.broker import make_celery, send
+
+    db.on_commit = partial(relay, db, partial(send, app or make_celery(settings)))
+    return db
+
+
 @contextmanager
 def open_database(
     on_created: Callable[[str], object] = lambda _name: None, settings: Settings | None = None
@@ -415,7 +426,7 @@ def open_database(
     An absent or empty SQLite file is created, and ``on_created`` is called with its name. Any other schema that is not
     the newest is an error, left to `rubricsvc db upgrade`: its data may be shared.
     """
-    from rubricsvc.broker import MEMORY, attach  # Celery takes a while
+    from rubricsvc.broker import MEMORY  # imports Celery
 
     settings = settings or get_settings()
     with closing(Database(settings.database_url)) as db:

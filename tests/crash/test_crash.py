@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, attach
 from rubricsvc.store.tables import ItemRow, VerdictRow
 from tests.databases import KINDS
 from tests.rows import RUBRIC, submit_job

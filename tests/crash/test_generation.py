@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from rubricsvc.broker import attach
 from rubricsvc.collections import index as collections
 from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.generation import Generation, Research
@@ -24,7 +23,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store import generation as generations
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, attach
 from rubricsvc.store.tables import ItemRow, RubricRow
 from tests.databases import KINDS
 from tests.rows import add_completion

@@ -12,14 +12,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from rubricsvc.broker import attach
 from rubricsvc.client import Client
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, attach
 from tests.databases import fresh_url
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, labels, scripted_server

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.services.workers import Workers
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, attach
 from tests.databases import KINDS
 from tests.rows import age_worker, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server

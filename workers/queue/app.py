@@ -20,11 +20,11 @@ from kombu.exceptions import OperationalError as BrokerError
 from sqlalchemy.exc import SQLAlchemyError
 from structlog import get_logger
 
-from rubricsvc.broker import MEMORY, attach, make_celery, send
+from rubricsvc.broker import MEMORY, make_celery, send
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database, relay, see_ready
+from rubricsvc.store.session import Database, attach, relay, see_ready
 from workers.queue.drain import NAME, Drainer, EnginePool
 
 log = get_logger(__name__)

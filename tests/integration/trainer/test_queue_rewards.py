@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, judges
-from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.session import Database, attach, page_of
 from rubricsvc.store.tables import JobRow
 from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable

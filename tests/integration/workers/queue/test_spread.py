@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, attach
 from tests.databases import KINDS
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
