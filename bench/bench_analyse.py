@@ -31,7 +31,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.queries import AnalysisQuery
 from rubricsvc.services.analysing import analyse
-from rubricsvc.store import jobs, judges, verdicts
+from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database, batched
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow, QuestionRow, RubricRow, VerdictRow
 from tests.databases import fresh_url
@@ -127,7 +127,7 @@ def naive(db: Database, completions: int) -> float:
     start = time.process_time()
     with db.read() as session:
         ids = [row.id for row in jobs.items(session, jobs.get(session, 1).id, limit=PART)]
-        table = {id_: [one.value for one in each] for id_, each in verdicts.for_items(session, ids).items()}
+        table = {id_: [one.value for one in each] for id_, each in completions.verdicts_of_items(session, ids).items()}
     np.array(list(table.values()), float).mean(0)
     return (time.process_time() - start) * completions / len(table)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved, PairedBy
 from rubricsvc.stats.estimates import mean_estimate
-from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import completions, jobs
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import RubricRow
 
@@ -164,7 +164,7 @@ def _criteria(
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]
         ids = (item.id for pair in page for one in pair for item in one.items)
-        of_items = verdicts.for_items(session, ids).items()
+        of_items = completions.verdicts_of_items(session, ids).items()
         values = {id_: {v.criterion: v.value for v in each if v.value is not None} for id_, each in of_items}
         for one, other in page:
             for a, b in match(one.rubric_id, other.rubric_id):

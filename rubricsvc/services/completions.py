@@ -23,7 +23,7 @@ from rubricsvc.schemas import (
     StoredVerdict,
 )
 from rubricsvc.schemas.base import takes
-from rubricsvc.store import completions, jobs, labels, rubrics, verdicts
+from rubricsvc.store import completions, jobs, labels, rubrics
 from rubricsvc.store.session import Database, every, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
@@ -69,7 +69,7 @@ class Verdicts:
         with self.db.read() as session:
             if query.job_id is not None:
                 jobs.get(session, query.job_id)  # raises NotFoundError
-            rows = verdicts.page(session, **query.model_dump() | {"limit": query.limit + 1})
+            rows = completions.verdict_page(session, **query.model_dump() | {"limit": query.limit + 1})
             return Page.cut([StoredVerdict.of(row) for row in rows], query.limit)
 
 

@@ -16,7 +16,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, GraderRun, rubric_of, run_of
-from rubricsvc.store import completions, jobs, judges, leases, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def result(db: Database, run: PendingRun, seconds: float) -> GraderRun | Literal
         if any(one.pending + one.leased for one in progress):
             return "scoring" if leases.running_workers(session) else "no worker"
         rows = [row for job_id in run.job_ids for row in jobs.items(session, job_id)]
-        by_item = verdicts.for_items(session, [row.id for row in rows])
+        by_item = completions.verdicts_of_items(session, [row.id for row in rows])
     unanswered = next((row.null_reason or row.state for row in rows if row.id not in by_item), "")
     answers = [verdict for row in rows for verdict in by_item.get(row.id, [])]
     return run_of(run.grader, run.rubric, answers, models=run.models, seconds=seconds, unanswered=unanswered)

@@ -16,7 +16,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Contribution, contributions
 from rubricsvc.core.verdict import Usage, total_usage
 from rubricsvc.stats.estimates import mean_estimate
-from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import completions, jobs
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -201,7 +201,7 @@ def _details(db: Database, job_id: int) -> Iterator[ItemDetail]:
 def page(session: Session, job_id: int, **selection: Any) -> list[ItemDetail]:
     """Return a page of the items of a job, as of `jobs.items`, with their texts and verdicts."""
     job, rows = jobs.scoring(session, job_id), jobs.items(session, job_id, **selection)
-    by_item = verdicts.for_items(session, [row.id for row in rows])
+    by_item = completions.verdicts_of_items(session, [row.id for row in rows])
     rubrics = {row.rubric_id: row.rubric.value for row in rows}
     return [
         ItemDetail(

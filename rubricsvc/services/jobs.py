@@ -39,9 +39,9 @@ from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
+from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
-from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -409,7 +409,7 @@ class Jobs:
         with self.db.read() as session:
             jobs.get(session, job_id)
             rows = jobs.rewards(session, job_id, **selection)
-            by_item = for_items(session, [row.id for row in rows]) if query.verdicts else {}
+            by_item = verdicts_of_items(session, [row.id for row in rows]) if query.verdicts else {}
         found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)
 

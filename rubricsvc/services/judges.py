@@ -19,7 +19,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page, takes
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
-from rubricsvc.store import jobs, judges, labels, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
 from rubricsvc.store.session import page_of
 from rubricsvc.store.tables import AuditRow, ItemRow, JudgeRow
@@ -268,7 +268,7 @@ class Judges:
                 raise InvalidError(message, hint=f"name the judge {job.judge.name!r}, or another job", path="job")
         for rows in jobs.newest_item_pages(self.db, row.id, job_id, size=PAGE):
             with self.db.read() as session:
-                found = verdicts.for_items(session, [one.id for one in rows])
+                found = completions.verdicts_of_items(session, [one.id for one in rows])
             values = {one.rubric_id: one.rubric.value for one in rows}
             for one in rows:
                 texts = one.completion.prompt.value, one.completion.value

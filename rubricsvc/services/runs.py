@@ -46,11 +46,11 @@ from rubricsvc.schemas.runs import (
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
+from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.leases import database_time
 from rubricsvc.store.session import by_id, get_or_add, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
-from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -378,7 +378,7 @@ def _summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
 
 
 def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = True) -> list[StoredRollout]:
-    by_item = for_items(session, [row.item_id for row in rows if verdicts and row.item_id is not None])
+    by_item = verdicts_of_items(session, [row.item_id for row in rows if verdicts and row.item_id is not None])
     found = []
     for row in rows:
         known = (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()
@@ -391,7 +391,7 @@ def _completions(
 ) -> list[StoredEvaluationCompletion]:
     rewards = runs.evaluation_rewards(session, rows)
     item_ids = [each.item_id for found in rewards.values() for each in found if each.item_id is not None]
-    by_item = for_items(session, item_ids) if verdicts else {}
+    by_item = verdicts_of_items(session, item_ids) if verdicts else {}
     found = []
     for row in rows:
         of_row = []

@@ -28,7 +28,7 @@ from rubricsvc.core.judge import Judge, voting_summary
 from rubricsvc.core.states import APPROVED, ItemSort
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
-from rubricsvc.store import judges, leases, rubrics, verdicts
+from rubricsvc.store import completions, judges, leases, rubrics
 from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, rows_with
 from rubricsvc.store.tables import (
     CANCELLED,
@@ -293,10 +293,10 @@ def summary(session: Session, job_id: int) -> JobSummary:
         .group_by(ItemRow.vetoed_by)
         .order_by(func.count().desc(), ItemRow.vetoed_by)
     )
-    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    behind = completions.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
     prompt, cached = (VerdictRow.details["usage", name].as_float() for name in ("prompt", "cached"))
     counts = (case((cached.is_not(None), prompt)), cached)  # null where the engine does not count cached tokens
-    sums: list[Any] = [func.sum(column) for column in (*counts, *verdicts.quote_counts(session))]
+    sums: list[Any] = [func.sum(column) for column in (*counts, *completions.quote_counts(session))]
     by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *sums).group_by(VerdictRow.reason)
     count, mean = session.execute(rewards).one()
     rows = session.execute(by_reason).all()
@@ -322,7 +322,7 @@ def summary(session: Session, job_id: int) -> JobSummary:
 
 def budget_message(session: Session, job_id: int) -> str | None:
     """Return the message of one verdict of the job that failed for its budget."""
-    with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    with_verdicts = completions.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
     details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
     return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
 
@@ -532,7 +532,7 @@ def _copy_rewards(session: Session, from_job: int, to_job: int) -> None:
     least = session.get_one(JobRow, to_job).min_coverage
     for chunk in batched(session.execute(pairs).all()):
         rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {row.rubric_id for row in chunk}}
-        found = verdicts.for_items(session, [row.source_id for row in chunk])
+        found = completions.verdicts_of_items(session, [row.source_id for row in chunk])
         rows = [
             {
                 "id": row.id,

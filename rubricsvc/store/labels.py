@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import OVERALL, JudgedLabel, Label
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import completions, jobs, verdicts
+from rubricsvc.store import completions, jobs
+from rubricsvc.store.completions import with_verdicts
 from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of
 from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
-from rubricsvc.store.verdicts import with_verdicts
 
 LabelEntry = tuple[int, int, Label]
 """(completion id, rubric id, label)."""
@@ -168,7 +168,10 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
         judged[item.completion_id].append(item)
     matches = {row.id: _match(row, judged[row.completion_id], versions) for row, *_ in rows}
     item_ids = {match[0].id for match in matches.values() if match}
-    found = {id_: {one.criterion: one for one in each} for id_, each in verdicts.for_items(session, item_ids).items()}
+    found = {
+        id_: {one.criterion: one for one in each}
+        for id_, each in completions.verdicts_of_items(session, item_ids).items()
+    }
     outdated = superseded((row for row, *_ in rows), versions)
     labels = []
     for row, prompt_id, external_id in rows:

@@ -27,7 +27,8 @@ from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import verdicts
+from rubricsvc.store import completions
+from rubricsvc.store.completions import VerdictName
 from rubricsvc.store.session import PUBLISHED, batched, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
@@ -49,7 +50,6 @@ from rubricsvc.store.tables import (
     VerdictRow,
     WorkerRow,
 )
-from rubricsvc.store.verdicts import Name
 
 REPORT_SECONDS = 10.0
 MISSED_REPORTS = 3
@@ -184,7 +184,7 @@ class ItemResult(LeaseResult):
     known: frozenset[str] = frozenset()
 
     @property
-    def new(self) -> Iterator[tuple[Name, Verdict]]:
+    def new(self) -> Iterator[tuple[VerdictName, Verdict]]:
         """The verdicts that were not read from the store, by name."""
         for verdict in self.verdicts:
             if verdict.criterion not in self.known:
@@ -340,13 +340,13 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     """
     if not (ours := lock_valid(session, results)):
         return Recorded([], set())
-    verdicts.add_questions(session, (result.questions for result in ours))
+    completions.add_questions(session, (result.questions for result in ours))
     new, shared = _distinct(ours)
     in_order = [new[name] for name in sorted(new)]  # one order for all writers: two cannot block each other
-    written = verdicts.write(session, in_order) if new else {}
+    written = completions.write_verdicts(session, in_order) if new else {}
     uncontested = written.keys() - shared
     contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
-    read = verdicts.known(session, [(result.lease.completion_id, result.questions) for result in contested])
+    read = completions.known_verdicts(session, [(result.lease.completion_id, result.questions) for result in contested])
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
     own = select(JobRow.id, JobRow.min_coverage).where(JobRow.id.in_({result.lease.job_id for result in ours}))
     least: dict[int, float | None] = dict(session.execute(own).all())
@@ -362,13 +362,15 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     return Recorded([result.lease.item_id for result in ours], repaired)
 
 
-def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:
+def _distinct(
+    results: Sequence[ItemResult],
+) -> tuple[dict[VerdictName, tuple[VerdictName, int, int, Verdict]], set[VerdictName]]:
     """Return what is to be written, each verdict once, and the names that several verdicts have.
 
     Two items of one batch may ask the same question. Of several verdicts a settled one is written.
     """
-    rows: dict[Name, tuple[Name, int, int, Verdict]] = {}
-    shared: set[Name] = set()
+    rows: dict[VerdictName, tuple[VerdictName, int, int, Verdict]] = {}
+    shared: set[VerdictName] = set()
     for result in results:
         for name, verdict in result.new:
             if name in rows:
@@ -439,7 +441,7 @@ def reward_columns(rubric: Rubric, final: Collection[Verdict], min_coverage: flo
     }
 
 
-def recompute(session: Session, replaced: Sequence[Name]) -> set[int]:
+def recompute(session: Session, replaced: Sequence[VerdictName]) -> set[int]:
     """Recompute the rewards of failed items whose failed verdicts were replaced; return their jobs.
 
     An item's reward is always that of the verdicts that are read for it. So this waits for a transaction that replaces
@@ -461,7 +463,7 @@ def recompute(session: Session, replaced: Sequence[Name]) -> set[int]:
         )
         items = session.execute(locked).all()
         rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {item.rubric_id for item in items}}
-        current = verdicts.for_items(session, [item.id for item in items])
+        current = completions.verdicts_of_items(session, [item.id for item in items])
         rows = [
             {"id": item.id, **reward_columns(rubrics[item.rubric_id], current[item.id], item.min_coverage)}
             for item in items

@@ -21,26 +21,9 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import (
-    JSON,
-    ColumnElement,
-    Engine,
-    Select,
-    Text,
-    cast,
-    column,
-    create_engine,
-    delete,
-    event,
-    func,
-    inspect,
-    literal,
-    make_url,
-    select,
-    text,
-)
+from sqlalchemy import ColumnElement, Select, cast, column, delete, event, func, inspect, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection, ExceptionContext
+from sqlalchemy.engine import Connection, Engine, ExceptionContext, create_engine, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
@@ -53,6 +36,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
+from sqlalchemy.types import JSON, Text
 from structlog import get_logger
 
 from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH

@@ -7,23 +7,9 @@ from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    DateTime,
-    Dialect,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Text,
-    UniqueConstraint,
-    text,
-)
+from sqlalchemy import JSON, Dialect, Float, ForeignKey, Index, MetaData, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column, relationship
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import BigInteger, DateTime, Integer, TypeDecorator
 
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, HeldOutResult

@@ -40,7 +40,7 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import generation, jobs, judges, leases, rubrics, verdicts
+from rubricsvc.store import completions, generation, jobs, judges, leases, rubrics
 from rubricsvc.store.completions import get_prompt
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
@@ -311,7 +311,7 @@ def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork])
         if key not in groups:
             members = {id_: rows[id_].value for id_ in ids[key]}
             questions = group_questions(one.rubric, judge, [*members.values()])
-            known = verdicts.known(session, [(id_, questions) for id_ in members])
+            known = completions.known_verdicts(session, [(id_, questions) for id_ in members])
             by_member = dict(zip(members, known, strict=True))
             groups[key] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased[key])
         one.questions, one.group = groups[key]
@@ -438,7 +438,7 @@ class Drainer:
         else:
             for one in scoring:
                 one.questions = questions_of(one.rubric, judge)
-            found = verdicts.known(session, [(one.lease.completion_id, one.questions) for one in scoring])
+            found = completions.known_verdicts(session, [(one.lease.completion_id, one.questions) for one in scoring])
             for one, answered in zip(scoring, found, strict=True):
                 one.known = answered
         return taken, [*scoring, *generating]

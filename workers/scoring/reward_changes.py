@@ -15,7 +15,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import concordance, tau_b
-from rubricsvc.store import jobs, labels, verdicts
+from rubricsvc.store import completions, jobs, labels
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import CompletionRow
 from workers.scoring.completions import group_questions
@@ -192,7 +192,7 @@ def _stored_rewards(
     for prompt_id, completion in rows.values():
         groups.setdefault(prompt_id, []).append(completion)
     questions = {prompt_id: group_questions(rubric, judge, group) for prompt_id, group in groups.items()}
-    known = verdicts.known(session, [(id_, questions[prompt_id]) for id_, (prompt_id, _) in rows.items()])
+    known = completions.known_verdicts(session, [(id_, questions[prompt_id]) for id_, (prompt_id, _) in rows.items()])
     return {
         id_: _StoredReward(
             completion.id,

@@ -16,7 +16,7 @@ from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
 from rubricsvc.core.verdict import Usage
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, judges, leases, verdicts
+from rubricsvc.store import completions, jobs, judges, leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
@@ -93,7 +93,7 @@ def test_budget_stops_job_below_its_limit(each_db: Database, workers: int) -> No
     with each_db.read() as session:
         progress = jobs.progress(session, job)
         found = {item.null_reason for item in jobs.items(session, job) if item.state == "cancelled"}
-        failed = {str(verdict.reason) for verdict in verdicts.page(session, outcome="failed")}
+        failed = {str(verdict.reason) for verdict in completions.verdict_page(session, outcome="failed")}
     assert progress.done > 0 and progress.cancelled > 50 and not progress.pending and not progress.leased
     assert [str(reason).partition(":")[0] for reason in found] == ["budget"]
     assert failed <= {"budget"}
@@ -124,7 +124,7 @@ def test_spending_is_counted_without_budget(db: Database) -> None:
     assert (row(db, job).status, row(db, job).spent) == ("completed", pytest.approx(15 * COST))
     assert held(db, job) == 0
     with db.read() as session:
-        costs = [found.verdict.usage.cost for found in verdicts.page(session) if found.verdict.usage]
+        costs = [found.verdict.usage.cost for found in completions.verdict_page(session) if found.verdict.usage]
     assert costs == pytest.approx([COST] * 15)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, judges, verdicts
+from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
@@ -88,7 +88,7 @@ def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
         assert {row.reward for row in jobs.items(session, job)} == {None}
-        assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"timeout"}
+        assert {row.reason for row in completions.verdict_page(session, outcome="failed")} == {"timeout"}
     with each_db.write() as session:
         assert jobs.retry(session, job) == 5
     well = InstantEngine(remember=100)
@@ -198,7 +198,7 @@ def test_drain_isolates_an_error_in_one_item(db: Database, use: object) -> None:
     with db.read() as session:
         progress = jobs.progress(session, job)
         assert (progress.done, progress.failed, progress.failed_verdicts) == (5, 1, 3)
-        assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"engine_error"}
+        assert {row.reason for row in completions.verdict_page(session, outcome="failed")} == {"engine_error"}
 
 
 def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:

@@ -10,7 +10,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, leases, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.preference_engine import Tasteful, answers_in
 from workers.engines import ENGINES
@@ -72,7 +72,7 @@ def test_drain_judges_each_group_once_and_whole(each_db: Database, engine: Taste
     assert rewards(each_db, job) == pytest.approx(RIGHT)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
-        found = {row.fingerprint for row in verdicts.page(session)}
+        found = {row.fingerprint for row in completions.verdict_page(session)}
     group = [Completion(text="x" * n) for n in range(1, ANSWERS + 1)]
     assert found == set(group_questions(RUBRIC, JUDGE, group).fingerprints.values())
 

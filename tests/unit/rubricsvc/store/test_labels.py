@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import completions, jobs, judges, labels, leases, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, labels, leases, rubrics
 from rubricsvc.store.labels import judged_labels
 from rubricsvc.store.session import Database
 from tests.rows import add_completion, item_result, questions
@@ -29,7 +29,7 @@ def keep(session: Session, job_id: int, way: str, found: dict[int, list[Verdict]
     judge_id, asked = jobs.get(session, job_id).judge_id, questions(RUBRIC, way)
     results = []
     for lease in leases.claim(session, judge_id, limit=10, worker="w", seconds=60):
-        (known,) = verdicts.known(session, [(lease.completion_id, asked)])
+        (known,) = completions.known_verdicts(session, [(lease.completion_id, asked)])
         merged = {verdict.criterion: verdict for verdict in found.get(lease.completion_id, [])} | known
         results.append(item_result(lease, RUBRIC, [*merged.values()], way=way, known=known))
     leases.record(session, results)

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import jobs, leases, verdicts
+from rubricsvc.store import completions, jobs, leases
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database, relay
 from rubricsvc.store.tables import ItemRow, JobRow, OutboxRow, VerdictRow
@@ -170,7 +170,7 @@ def test_record_keeps_stored_verdict_of_another_job(each_db: Database) -> None:
     with each_db.read() as session:
         rewards = [jobs.items(session, job)[0].reward for job in (first, second)]
         assert rewards == [1.0, 1.0]
-        assert len(verdicts.page(session)) == 3
+        assert len(completions.verdict_page(session)) == 3
 
 
 def test_record_drops_the_result_of_a_lease_that_another_worker_took_over(each_db: Database) -> None:
@@ -222,7 +222,7 @@ def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
         assert jobs.items(session, job)[0].reward == 1.0
-        assert [row.attempts for row in verdicts.page(session) if row.criterion == "c1"] == [2]
+        assert [row.attempts for row in completions.verdict_page(session) if row.criterion == "c1"] == [2]
 
 
 def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
@@ -288,7 +288,7 @@ def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> Non
     with each_db.read() as session:
         rows = [jobs.items(session, job)[0] for job in (first, second)]
         assert [(row.state, row.reward) for row in rows] == [("done", 1.0), ("done", 1.0)]
-        assert len(verdicts.page(session)) == 3
+        assert len(completions.verdict_page(session)) == 3
 
 
 def test_record_recomputes_item_repaired_by_two_workers_at_once(each_db: Database) -> None:
@@ -332,7 +332,7 @@ def test_retry_clears_the_reward_and_the_verdicts_shown_with_it(db: Database) ->
         jobs.cancel(session, job)
     with db.read() as session:
         (item,) = jobs.items(session, job)
-        assert (item.reward, verdicts.for_items(session, [item.id])) == (None, {})
+        assert (item.reward, completions.verdicts_of_items(session, [item.id])) == (None, {})
 
 
 def test_claim_does_not_wait_for_a_job_that_is_being_cancelled(each_db: Database) -> None:
