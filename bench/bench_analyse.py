@@ -127,7 +127,7 @@ def naive(db: Database, completions: int) -> float:
     start = time.process_time()
     with db.read() as session:
         ids = [row.id for row in jobs.items(session, jobs.get(session, 1).id, limit=PART)]
-        table = {id_: [one.value for one in each] for id_, each in completions.verdicts_of_items(session, ids).items()}
+        table = {id_: [one.value for one in each] for id_, each in verdicts_of_items(session, ids).items()}
     np.array(list(table.values()), float).mean(0)
     return (time.process_time() - start) * completions / len(table)
 
