@@ -32,6 +32,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.queries import AnalysisQuery
 from rubricsvc.services.analysing import analyse
 from rubricsvc.store import jobs, judges
+from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.session import Database, batched
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow, QuestionRow, RubricRow, VerdictRow
 from tests.databases import fresh_url
