@@ -60,7 +60,7 @@ def test_jobs_work_the_same_at_a_remote_service(ready: Cli, monkeypatch: pytest.
     """With RUBRICSVC_URL each command prints the job that it prints of the database."""
     stdin = '{"name": "w", "prompt": "New?", "criteria": ["Is kind."], "completions": ["a", "b"]}\n'
     heavier = stdin.replace('["Is kind."]', '[{"text": "Is kind.", "weight": 3}]')
-    db = open_database(get_settings().database_url)
+    db = Database(get_settings().database_url)
     with running(db) as url:
         for command, rubric, created in (
             (("submit", "-", "--judge", "quick"), stdin, 1),
