@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.responses import RedirectResponse
@@ -27,22 +25,6 @@ lists its `errors`. Lists are paginated with `?after=` and `?limit=`.
 Prompts, rubrics, completions and judges are content-addressed: sending the same content again returns the same id.
 """
 
-_TAGS = {
-    "prompts": "What the policy is asked: chat messages.",
-    "rubrics": "Weighted criteria, as immutable versions under a name.",
-    "completions": "Answers or trajectories of a policy.",
-    "judges": "Models that score completions.",
-    "jobs": "Batches of completions to score, with their rewards.",
-    "rewards": "Rewards of completions, in one call.",
-    "verdicts": "Verdicts of judges, by criterion.",
-    "labels": "People's verdicts.",
-    "evolutions": "Rubrics that labels or training runs improve.",
-    "runs": "Training runs: their states, the metrics of their steps, their rollouts.",
-    "imports": "Files of prompts, rubrics, completions and labels.",
-    "graders": "OpenAI graders.",
-    "health": "Health and metrics of this process.",
-}
-
 
 def create_app(settings: Settings, db: Database, *, validators: Validators | None = None) -> FastAPI:
     """Create the application over an open database, which the caller closes."""
@@ -50,7 +32,6 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
         title="rubricsvc",
         version=version("rubricsvc"),
         description=_DESCRIPTION,
-        openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
         separate_input_output_schemas=False,
         redoc_url=None,
         dependencies=[Depends(reject_cross_site)],
@@ -69,12 +50,6 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
             route.operation_id = route.operation_id or "_".join(filter(None, words))
             route.summary = route.operation_id.replace("_", " ").capitalize()
 
-    def openapi() -> dict[str, Any]:  # its texts are Markdown: docstrings have double backticks
-        if app.openapi_schema is None:
-            app.openapi_schema = json.loads(json.dumps(FastAPI.openapi(app)).replace("``", "`"))
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext)

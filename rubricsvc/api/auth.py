@@ -1,4 +1,4 @@
-"""Authentication: API keys, and protection against cross-site requests where no key is required.
+"""Dependencies of endpoints: who calls, the service for the caller, and what is in a path.
 
 A key is required if ``require_key`` is true, or if it is unset and the service listens beyond loopback or the caller is
 on another machine. Without keys, two attacks by web pages are rejected: DNS rebinding (by the Host header) and
@@ -12,16 +12,19 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import PlainValidator
 
-from rubricsvc.api.request import ANONYMOUS
 from rubricsvc.errors import ForbiddenError, UnauthorizedError
+from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import KeyRow
 
+ANONYMOUS = "anonymous"
+"""Who calls a service that requires no key."""
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _bearer = HTTPBearer(auto_error=False, description="API key; create one with `rubricsvc keys create NAME`")
 
@@ -85,3 +88,24 @@ def authenticate(
     if required and (key.last_used_at is None or now - key.last_used_at > timedelta(minutes=1)):
         with db.write() as session:
             session.get_one(KeyRow, key.id).last_used_at = now
+
+
+async def _service(request: Request) -> LocalService:
+    state = request.app.state
+    options = {"approval": state.settings.require_approval, "validators": state.validators}
+    options |= {"collections_dir": state.settings.collections_dir}
+    return LocalService(state.db, caller=getattr(request.state, "caller", ANONYMOUS), **options)
+
+
+Service = Annotated[LocalService, Depends(_service)]
+"""The service, for the caller of a request."""
+
+
+_NUMBER = PlainValidator(
+    lambda text: int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,20}", text) else text,
+    json_schema_input_type=int,
+)
+"""Plain digits become a number; no row has another text as id, so that services say 404."""
+IdInPath = Annotated[int, _NUMBER, Path(description="Id in the database.")]
+_REF = "Id, or name of a judge or rubric (also name@version or digest), or external id of a prompt."
+RefInPath = Annotated[str, Path(min_length=1, description=_REF)]

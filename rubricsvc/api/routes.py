@@ -19,9 +19,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
+from rubricsvc.api.auth import IdInPath, RefInPath, Service
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.request import IdInPath, RefInPath, Service
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import ImportQuery, ReportQuery
 from rubricsvc.schemas import ImportedFile, Page

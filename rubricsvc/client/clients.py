@@ -29,12 +29,11 @@ from rubricsvc.client.nouns import (
     several,
 )
 from rubricsvc.client.transport import C, Noun, method
-from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
-from rubricsvc.schemas import GeneratedRubric, Item, NewRewards, Page
+from rubricsvc.schemas import Item, NewRewards, Page
 from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import WAIT_SECONDS, OnProgress
 from rubricsvc.settings import get_settings, secret
@@ -199,38 +198,8 @@ class _Client(Noun[C]):
         scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]
 
-    @method
-    async def generate(
-        self,
-        prompts: Sequence[Prompt | str],
-        judge: Judge | int | str,
-        generation: Generation | None = None,
-        *,
-        budget: float | None = None,
-        timeout: float | None = WAIT_SECONDS,
-        on_progress: OnProgress | None = None,
-    ) -> list[GeneratedRubric]:
-        """Store the prompts, generate a rubric for each in a job, wait for it, and return the rubrics, in order.
 
-        ``judge`` is a value to store, or refers to a stored one: its model writes. ``budget`` is in US dollars. The
-        rubrics are drafts until they are reviewed, unless the service is set otherwise.
-
-        Raises:
-            TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
-        """
-        ids = [(await Prompts.add(self.prompts, prompt)).id for prompt in prompts]
-        judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
-        job = await Rubrics.generate(self.rubrics, judge_ref, ids, generation, budget=budget)
-        await Jobs.wait(self.jobs, job.id, timeout, on_progress)
-        made: dict[int | None, GeneratedRubric] = {}
-        for item in await _items(self, job.id):
-            rubric = await Rubrics.get(self.rubrics, item.rubric_id) if item.rubric_id is not None else None
-            prompt_id = item.prompt_id or 0
-            made[prompt_id] = GeneratedRubric(prompt_id=prompt_id, rubric=rubric, reason=item.null_reason)
-        return [made[id_] for id_ in ids]
-
-
-async def _items(client: Any, job_id: int, verdicts: bool = True) -> list[Item]:
+async def _items(client: Any, job_id: int, verdicts: bool) -> list[Item]:
     items: list[Item] = []
     after: int | None = 0
     while after is not None:

@@ -13,12 +13,10 @@ from rubricsvc import queries, schemas
 from rubricsvc.client.transport import Bound, C, Noun, P, endpoint, method, ref_endpoint
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
-from rubricsvc.core.generation import Generation, Provenance
+from rubricsvc.core.generation import Provenance
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.base import request
@@ -58,49 +56,10 @@ class Rubrics(Noun[C]):
     tests = ref_endpoint(schemas.Page[schemas.StoredRubricTest], "GET rubrics/{}/tests", queries.Paging)
     provenance = ref_endpoint(Provenance, "GET rubrics/{}/provenance", object)
 
-    @method
-    async def generate(
-        self,
-        judge: int | str,
-        prompts: Iterable[int | str],
-        generation: Generation | None = None,
-        *,
-        name: str = "",
-        key: str | None = None,
-        budget: float | None = None,
-    ) -> schemas.StoredJob:
-        """Submit a job that generates a rubric for each prompt (id or external id); its items have the versions.
-
-        The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
-
-        Raises:
-            ConflictError: the key belongs to another job.
-        """
-        settings = (generation or Generation()).model_dump()
-        fields = {"judge": judge, "prompts": tuple(prompts), "name": name, "budget": budget, **settings}
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        body = schemas.NewGeneration.model_validate(fields)
-        return await self.send(schemas.StoredJob, "POST", "rubrics/generate", body=body, headers=headers)
-
+    generate = endpoint(schemas.StoredJob, "POST rubrics/generate", schemas.NewGeneration)
+    lint = endpoint(schemas.LintReport, "POST rubrics/lint", schemas.LintRequest)
     add = endpoint(schemas.StoredRubric, "POST rubrics", schemas.NewRubric)
     review = ref_endpoint(schemas.StoredRubric, "POST rubrics/{}/review", schemas.NewReview)
-
-    @method
-    async def lint(
-        self,
-        rubric: Rubric,
-        prompt: Prompt | str | None = None,
-        *,
-        rules: Sequence[str] = (),
-        ignore: Sequence[str] = (),
-        severity: Severity = "info",
-    ) -> tuple[Finding, ...]:
-        """Find faults of a rubric without a model; ``rules`` are those to apply (by default all), less ``ignore``."""
-        value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
-        body = schemas.LintRequest(
-            rubric=rubric, prompt=value, rules=tuple(rules), ignore=tuple(ignore), severity=severity
-        )
-        return (await self.send(schemas.LintReport, "POST", "rubrics/lint", body=body)).findings
 
 
 T = TypeVar("T")

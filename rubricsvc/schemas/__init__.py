@@ -40,7 +40,6 @@ from rubricsvc.schemas.jobs import (
 )
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.rubrics import (
-    GeneratedRubric,
     LintReport,
     LintRequest,
     NewGeneration,

@@ -119,11 +119,3 @@ class NewGeneration(Generation, Wire):
     name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that it may cost. Needs a price.")
     key: Key = None
-
-
-class GeneratedRubric(Wire):
-    """The rubric that a job has generated for a prompt, or the reason why there is none."""
-
-    prompt_id: int = Field(description="Id of the prompt.")
-    rubric: StoredRubric | None = Field(None, description="The rubric version.")
-    reason: str | None = Field(None, description="Why there is none.")

@@ -80,7 +80,7 @@ def worker(
 def test_client_methods_round_trip(client: Client) -> None:
     prompt = client.prompts.add("Why?", external_id="a/b c")
     assert client.prompts.get(prompt.id) == client.prompts.get("a/b c") == prompt
-    assert [one.rule for one in client.rubrics.lint(RUBRIC, "Why?", rules=["sign"])] == []
+    assert client.rubrics.lint(RUBRIC, prompt.prompt, rules=["sign"]).findings == ()
     rubric = client.rubrics.add(RUBRIC, "my rubric", prompt_id=prompt.id)
     assert client.rubrics.get("my rubric@1") == rubric
     assert rubric.rubric == RUBRIC
