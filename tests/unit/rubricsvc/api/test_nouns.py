@@ -13,7 +13,7 @@ from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database
 from tests.rows import invalidate
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
-from tests.unit.rubricsvc.services.test_evolutions import evolved, labelled
+from tests.unit.workers.test_evolution_on_labels import evolved, labelled
 from workers.judges import validate
 
 
