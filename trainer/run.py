@@ -653,7 +653,7 @@ class Run:
 
     @contextmanager
     def _evolution(self, key: str, rewards: RewardSource) -> Iterator[OnlineEvolution | None]:
-        """Open the evolution of the rubrics; None if they stay as they are. At the end say which versions wait."""
+        """Open the evolution of the rubrics; None if they stay as they are."""
         evolve = self.config.evolve
         if evolve is None:
             yield None
@@ -665,12 +665,6 @@ class Run:
             versions = RunEvolutions(db, key, evolve.approve, get_settings().require_approval)
             with OnlineEvolution(evolve, versions, rewards) as evolution:
                 yield evolution
-            if waiting := versions.waiting():
-                newest = waiting[-1]
-                count = counted(len(waiting), "rubric version")
-                self.progress.message(f"{count} of this run not approved; the newest is {newest}")
-                review = f"rubricsvc rubrics review {newest}"
-                self.progress.message(f"hint: `{review} submit`, then `{review} approve`")
 
     def _warm_up(
         self,

@@ -103,17 +103,13 @@ def copy_groups(texts: Sequence[str]) -> list[int]:
     """
     found: list[int] = []
     firsts: dict[int, Shingles] = {}
-    known: dict[str, int] = {}
     for number, text in enumerate(texts):
-        if text not in known:
-            own = shingles(text)
-            same = (
-                first
-                for first, other in firsts.items()
-                if min(containment(own, other), containment(other, own)) >= COPY
-            )
-            known[text] = next(same, number)
-            if known[text] == number:
-                firsts[number] = own
-        found.append(known[text])
+        own = shingles(text)
+        copies = (
+            first
+            for first, other in firsts.items()
+            if texts[first] == text or min(containment(own, other), containment(other, own)) >= COPY
+        )
+        found.append(next(copies, number))
+        firsts.setdefault(found[-1], own)
     return found

@@ -245,8 +245,3 @@ class RunEvolutions:
         """Return the US dollars that the proposals of this run have cost."""
         with self.db.read() as session:
             return evolutions.proposal_costs(session, run=self.run)
-
-    def waiting(self) -> list[str]:
-        """Return the versions of this run that wait for a person's approval, as name@version."""
-        with self.db.read() as session:
-            return [row.ref for row in evolutions.waiting(session, self.run, rubrics.NOT_APPROVED)]

@@ -109,13 +109,6 @@ def newest_target(session: Session, evolution_id: int) -> RubricRow | None:
     return session.scalars(query.limit(1)).first()
 
 
-def waiting(session: Session, run: str, states: Iterable[str]) -> list[RubricRow]:
-    """Return the versions that a run has written and that have one of these states, oldest first."""
-    targets = select(EvolutionStepRow.target_id).join(EvolutionStepRow.evolution).where(EvolutionRow.run == run)
-    query = select(RubricRow).where(RubricRow.id.in_(targets), RubricRow.state.in_(states))
-    return list(session.scalars(query.order_by(RubricRow.id)))
-
-
 def jobs_of(session: Session, evolution_id: int) -> list[JobRow]:
     """Return the jobs of an evolution, in order: their idempotency keys begin with ``evolution-ID-``."""
     query = select(JobRow).where(JobRow.key.startswith(f"evolution-{evolution_id}-"))
