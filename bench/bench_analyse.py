@@ -2,9 +2,9 @@
 
     python -m bench.bench_analyse [--completions N] [--postgres]
 
-Ten criteria a completion, eight completions a prompt, each verdict with a rationale; once under one rubric for all
-prompts, once under a rubric of its own for each prompt. The analysis runs in a process of its own; its peak memory is
-printed beside that before it. The naive way reads a part, and its time is scaled to all. The last line is JSON.
+Ten criteria a completion, eight completions a prompt, each verdict with a rationale, under one rubric for all prompts.
+The analysis runs in a process of its own; its peak memory is printed beside that before it. The naive way reads a part,
+and its time is scaled to all. The output is JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +41,16 @@ CRITERIA, EACH, PART = 10, 8, 2_500
 RATIONALE = "The completion states the fact and names its source, but it leaves the date out, which the criterion asks."
 
 
-def rubric_of(prompt: int | None) -> Rubric:
-    of = "" if prompt is None else f" of question {prompt}"
-    criteria = (Criterion(key=f"c{n}", text=f"States fact number {n}{of}.", weight=n + 1) for n in range(CRITERIA))
-    return Rubric(criteria=tuple(criteria), formula="healthbench")
-
-
-def build(db: Database, completions: int, *, shared: bool) -> None:
+def build(db: Database, completions: int) -> None:
     """Rows as a finished job leaves them: completions, items with rewards, verdicts with rationales."""
     random = np.random.default_rng(0)
     prompts = completions // EACH
     values = (random.random((completions, CRITERIA)) < random.random((completions, 1))).astype(float)
     rewards = (values @ np.arange(1, CRITERIA + 1) / sum(range(1, CRITERIA + 1))).tolist()
-    rubrics = [rubric_of(None)] if shared else [rubric_of(n) for n in range(prompts)]
-    fingerprints = [[digest("q", one.digest, c.key) for c in one.criteria] for one in rubrics]
+    criteria = (Criterion(key=f"c{n}", text=f"States fact number {n}.", weight=n + 1) for n in range(CRITERIA))
+    rubric = Rubric(criteria=tuple(criteria), formula="healthbench")
+    fingerprints = [digest("q", rubric.digest, one.key) for one in rubric.criteria]
     prompt_rows = [Prompt.of(f"Question {n}: what are the ten facts?") for n in range(prompts)]
-    which = [1 if shared else n // EACH + 1 for n in range(completions)]
     with db.write() as session:
         judge = judges.add(session, Judge(name="j", model="m")).id
 
@@ -65,15 +59,12 @@ def build(db: Database, completions: int, *, shared: bool) -> None:
                 session.connection().execute(insert(table), chunk)
 
         add(PromptRow, ({"id": n, "digest": p.digest, "content": dumped(p)} for n, p in enumerate(prompt_rows, 1)))
-        for n, one in enumerate(rubrics, 1):
-            own = {"id": n, "name": f"r{n}", "version": 1, "digest": one.digest, "content": dumped(one)}
-            add(RubricRow, [own | {"prompt_id": None if shared else n}])
-            questions = enumerate(fingerprints[n - 1])
-            named = (
-                {"question_set": f"set {n}", "criterion": f"c{c}", "position": c, "fingerprint": f}
-                for c, f in questions
-            )
-            add(QuestionRow, named)
+        own = {"id": 1, "name": "r", "version": 1, "digest": rubric.digest, "content": dumped(rubric)}
+        add(RubricRow, [own])
+        add(QuestionRow, (
+            {"question_set": "set", "criterion": f"c{n}", "position": n, "fingerprint": name}
+            for n, name in enumerate(fingerprints)
+        ))  # fmt: skip
         add(CompletionRow, (
             {"id": n + 1, "prompt_id": n // EACH + 1, "digest": f"{n:064x}", "content": dumped(answer(n))}
             for n in range(completions)
@@ -81,8 +72,8 @@ def build(db: Database, completions: int, *, shared: bool) -> None:
         add(JobRow, [{"id": 1, "key": "k", "content_key": "k", "judge_id": judge, "status": "completed"}])
         done = {"job_id": 1, "judge_id": judge, "state": "done", "coverage": 1.0, "formula": "healthbench"}
         add(ItemRow, (
-            {"id": n + 1, "completion_id": n + 1, "rubric_id": of, "question_set": f"set {of}", "reward": rewards[n]}
-            | done for n, of in enumerate(which)
+            {"id": n + 1, "completion_id": n + 1, "rubric_id": 1, "question_set": "set", "reward": rewards[n]} | done
+            for n in range(completions)
         ))  # fmt: skip
         found = {
             "judge_id": judge,
@@ -92,8 +83,8 @@ def build(db: Database, completions: int, *, shared: bool) -> None:
             "details": {"rationale": RATIONALE},
         }
         add(VerdictRow, (
-            {"completion_id": n + 1, "fingerprint": name, "criterion": f"c{c}", "rubric_id": of, "value": values[n, c]}
-            | found for n, of in enumerate(which) for c, name in enumerate(fingerprints[of - 1])
+            {"completion_id": n + 1, "fingerprint": name, "criterion": f"c{c}", "rubric_id": 1, "value": values[n, c]}
+            | found for n in range(completions) for c, name in enumerate(fingerprints)
         ))  # fmt: skip
 
 
@@ -116,9 +107,9 @@ def measure(url: str) -> dict[str, float]:
     db, before = Database(url), peak_mib()
     start, processor = time.perf_counter(), time.process_time()
     with db.read() as session:
-        found = analyse(session, None, AnalysisQuery(job_id=1))
+        found = analyse(session, "r", AnalysisQuery(job_id=1))
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
-    count = sum(criterion.n for one in found for criterion in one.criteria)
+    count = sum(criterion.n for criterion in found.criteria)
     figures = {"seconds": seconds, "processor_seconds": processor, "peak_mib": peak_mib(), "before_mib": before}
     return {"verdicts": count, **figures}
 
@@ -133,19 +124,6 @@ def naive(db: Database, completions: int) -> float:
     return (time.process_time() - start) * completions / len(table)
 
 
-def layouts(completions: int, kind: str) -> Iterator[tuple[str, dict[str, float]]]:
-    for name, shared in (("one rubric", True), ("a rubric a prompt", False)):
-        with tempfile.TemporaryDirectory() as folder:
-            url = fresh_url(kind, Path(folder))
-            db = Database(url)
-            build(db, completions, shared=shared)
-            command = [sys.executable, "-m", "bench.bench_analyse", "--measure", url]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
-            found = json.loads(done.stdout.splitlines()[-1]) | {"naive_processor_seconds": naive(db, completions)}
-            db.close()
-            yield name, {key: round(value, 2) for key, value in found.items()}
-
-
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--completions", type=int, default=100_000)
@@ -157,11 +135,16 @@ def main() -> None:
     if options.measure:
         print(json.dumps(measure(options.measure)))
         return
-    results = {}
-    for name, found in layouts(options.completions, "postgresql" if options.postgres else "sqlite"):
-        print(f"{name:18} " + "  ".join(f"{key} {value:,}" for key, value in found.items()), flush=True)
-        results[name] = found
-    print(json.dumps(results))
+    with tempfile.TemporaryDirectory() as folder:
+        url = fresh_url("postgresql" if options.postgres else "sqlite", Path(folder))
+        db = Database(url)
+        build(db, options.completions)
+        command = [sys.executable, "-m", "bench.bench_analyse", "--measure", url]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+        found = json.loads(done.stdout.splitlines()[-1])
+        found["naive_processor_seconds"] = naive(db, options.completions)
+        db.close()
+    print(json.dumps({key: round(value, 2) for key, value in found.items()}))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ def fits(dialogues: llm_rubric.Dialogues, folder: Path, keys: Sequence[str], **o
     db = Database(fresh_url("sqlite", folder))
     store(db, dialogues, keys)
     with db.read() as session:
-        found = [fit(session, "r", FitQuery(to="labels", seed=seed, **options)) for seed in range(seeds)]
+        query = FitQuery(to="labels", **options)
+        found = [fit(session, "r", query, resamples=100, seed=seed) for seed in range(seeds)]
     db.close()
     return found
 
@@ -98,7 +99,7 @@ def main() -> None:
     rows = {"raw Q0": raw(dialogues)}
     for name, (keys, signs) in VARIANTS.items():
         with tempfile.TemporaryDirectory() as folder:
-            found = fits(dialogues, Path(folder), keys, seeds=options.seeds, signs=signs, resamples=100)
+            found = fits(dialogues, Path(folder), keys, seeds=options.seeds, signs=signs)
         for place, one in enumerate(found[0].held_out):
             if one.weights in ("fitted", "current"):
                 each = [fit.held_out[place].metrics for fit in found]

@@ -62,8 +62,6 @@ class FitQuery(AnalysisQuery):
     signs: Signs = Field("keep", description="Whether weights keep their signs.")
     save: bool = Field(False, description="Store the weights as a draft version.")
     force: bool = Field(False, description="Store them even if the rubric was edited since.")
-    resamples: int = Field(300, ge=0, description="Bootstrap draws of intervals; 0: none.")
-    seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed, of the folds and of the draws.")
 
 
 class CompletionFilters(Paging):

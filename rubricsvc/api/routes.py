@@ -65,6 +65,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Rubrics, "lint", "POST", "/lint", OK),
     (Rubrics, "page", "GET", "", OK),
     (Rubrics, "analyse", "GET", "/{ref:path}/analysis", OK),
+    (Rubrics, "fit", "POST?", "/{ref:path}/fit", OK),
     (Rubrics, "review", "POST", "/{ref:path}/review", OK),
     (Rubrics, "provenance", "GET", "/{ref:path}/provenance", OK),
     (Rubrics, "tests", "GET", "/{ref:path}/tests", OK),

@@ -15,7 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
 from rubricsvc.cli.commands import command, every_row, local_service, service
 from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of
-from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, progress_bar, show
+from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, show
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.states import APPROVED, ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError
@@ -212,12 +212,19 @@ def analyse(
 
     No judge is asked, and nothing is stored. It needs the extra `judging`.
     """
-    with local_service() as local, progress_bar("analysing") as bar:
-        found = local.rubrics.analyses(ref, query, bar.update)
-    for one in found:
-        show(one, as_json)
-        if not one.advice and not as_json:
-            echo("no advice: too few verdicts, or no criterion exceeds a limit of docs/analysing.md")
+    if ref is None and query.job_id is None:
+        raise InvalidError("name a rubric or a job", hint="`rubricsvc rubrics analyse NAME`, or `--job ID`", path="ref")
+    with service() as s:
+        if ref is not None:
+            refs = {ref}
+        else:
+            items = every_row(partial(s.jobs.items, query.job_id), verdicts=False)
+            refs = {one.rubric for one in items if one.rubric is not None and one.state == "done"}
+        for each in sorted(refs):
+            one = s.rubrics.analyse(each, query)
+            show(one, as_json)
+            if not one.advice and not as_json:
+                echo("no advice: too few verdicts, or no criterion exceeds a limit of docs/analysing.md")
 
 
 @command(app)
@@ -232,8 +239,8 @@ def fit(
     It prints each weight with its interval, and how well new and old weights predict people on prompts that were held
     out. No judge is asked. It needs the extra `judging`.
     """
-    with local_service(by) as local, progress_bar("fitting") as bar:
-        found = local.rubrics.fit(ref, query, bar.update)
+    with service(by) as s:
+        found = s.rubrics.fit(ref, query)
     show(found, as_json)
     if not found.saved and not as_json:
         echo("not stored; --save stores the new weights as a draft version")

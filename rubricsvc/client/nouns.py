@@ -16,7 +16,7 @@ from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.base import request
@@ -52,6 +52,7 @@ class Rubrics(Noun[C]):
     get = ref_endpoint(schemas.StoredRubric, "GET rubrics/{}", queries.RubricQuery)
     page = endpoint(schemas.Page[schemas.StoredRubric], "GET rubrics", queries.RubricFilters)
     analyse = ref_endpoint(RubricAnalysis, "GET rubrics/{}/analysis", queries.AnalysisQuery)
+    fit = ref_endpoint(WeightFit, "POST? rubrics/{}/fit", queries.FitQuery)
     history = ref_endpoint(schemas.Page[schemas.RubricEvent], "GET rubrics/{}/history", queries.Paging)
     tests = ref_endpoint(schemas.Page[schemas.StoredRubricTest], "GET rubrics/{}/tests", queries.Paging)
     provenance = ref_endpoint(Provenance, "GET rubrics/{}/provenance", object)

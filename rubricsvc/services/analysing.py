@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rubricsvc.core.reward import FormulaError, check_formula
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import AnalysisQuery, FitQuery
-from rubricsvc.stats import OnProgress
-from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
+from rubricsvc.stats import RESAMPLES
+from rubricsvc.stats.agreement import criterion_agreement
 from rubricsvc.stats.criteria import VerdictMatrix
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import differences, preference_pairs
@@ -43,31 +41,31 @@ if TYPE_CHECKING:
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100
+MAX_COMPLETIONS = 100_000
+"""Completions of one analysis: a million verdicts are read in about 5 seconds."""
 _HINT = "score completions by it: `rubricsvc jobs submit --judge NAME --wait`, or `rubricsvc jobs rescore JOB --wait`"
 
 
 def scope_of(
-    session: Session, ref: int | str | None, job_id: int | None, judge: int | str | None = None
+    session: Session, ref: int | str, job_id: int | None = None, judge: int | str | None = None
 ) -> tuple[Selection, JudgeRow]:
-    """Return the verdicts of one judge under a rubric version, of a job, or of a version in a job; and the judge.
+    """Return the verdicts of one judge under a rubric version, of all completions or those of a job; and the judge.
 
-    The judge is that of the job, else the one named, else the one that scored the most completions under the version.
+    The judge is the one named, else that of the job, else the one that scored the most completions under the version.
 
     Raises:
         NotFoundError: There is no such rubric, job or judge.
-        InvalidError: Neither a rubric nor a job is given, or no completion was scored.
+        InvalidError: No completion was scored.
     """
-    if ref is None and job_id is None:
-        raise InvalidError("name a rubric or a job", hint="`rubricsvc rubrics analyse NAME`, or `--job ID`", path="ref")
-    row = rubrics.get(session, ref, allow_drafts=True) if ref is not None else None
+    row = rubrics.get(session, ref, allow_drafts=True)
     job = jobs.get(session, job_id) if job_id is not None else None
-    several = labels.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
+    several = labels.judges_of(session, rubric_id=row.id, job_id=job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
     if chosen is not None and chosen.id in {one.id for one in several}:
-        return Selection(chosen.id, job_id, row.id if row else None), chosen
-    where = f" in job {job_id}" if row is not None and job_id is not None else ""
-    what = f"{f'rubric {row.ref}' if row else f'job {job_id}'} has no verdicts{where}"
-    raise InvalidError(f"{what}{f' of judge {chosen.name!r}' if chosen else ''}", hint=_HINT, path="ref")
+        return Selection(chosen.id, job_id, row.id), chosen
+    where = f" in job {job_id}" if job_id is not None else ""
+    of = f" of judge {chosen.name!r}" if chosen else ""
+    raise InvalidError(f"rubric {row.ref} has no verdicts{where}{of}", hint=_HINT, path="ref")
 
 
 def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMatrix]:
@@ -112,52 +110,44 @@ def _columns(chunks: Chunks, width: int) -> Floats:
     return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, width))]).T)
 
 
-def analyse(
-    session: Session,
-    ref: int | str | None,
-    query: AnalysisQuery,
-    on_progress: OnProgress = lambda done, total, note: None,
-) -> list[RubricAnalysis]:
-    """Return the analysis of a rubric version, or of each one of a job, from a judge's newest verdicts.
+def _scored(session: Session, ref: int | str, query: AnalysisQuery) -> tuple[Selection, JudgeRow, VerdictMatrix]:
+    """Return a judge's newest verdicts under a rubric version.
 
     Raises:
         NotFoundError: There is no such rubric, job or judge.
-        InvalidError: Neither a rubric nor a job is given, or no completion was scored.
+        InvalidError: No completion was scored, or more than `MAX_COMPLETIONS`.
     """
     selection, judge = scope_of(session, ref, query.job_id, query.judge)
-    matrices = list(read_matrices(session, selection))
-    if not matrices:
+    if (count := labels.count_selected(session, selection)) > MAX_COMPLETIONS:
+        message = f"{count} completions; at most {MAX_COMPLETIONS} are analysed"
+        raise InvalidError(message, hint="name a job: --job ID, over HTTP job_id", path="job_id")
+    if (matrix := next(read_matrices(session, selection), None)) is None:
         raise InvalidError(f"judge {judge.name!r} scored none of these completions", hint=_HINT)
-    rows: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
+    return selection, judge, matrix
+
+
+def analyse(session: Session, ref: int | str, query: AnalysisQuery) -> RubricAnalysis:
+    """Return the analysis of a rubric version from a judge's newest verdicts; for errors see `_scored`."""
+    selection, judge, matrix = _scored(session, ref, query)
+    judged: dict[str, list[JudgedLabel]] = defaultdict(list)
     for row in judged_labels(session, judge.id, job_id=selection.job_id):
-        if row.verdict is not None:
-            rows[row.rubric_id, row.label.criterion].append(row)
-    overall = overall_labels(session, selection)
-    found = []
-    for done, matrix in enumerate(matrices):
-        on_progress(done, len(matrices), matrix.name)
-        agreement: dict[str, CriterionAgreement] = {}
-        for (rubric_id, key), judged in rows.items():
-            if rubric_id == matrix.rubric_id:
-                agreement[key], _ = criterion_agreement(
-                    judge.value, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES
-                )
-        found.append(analysis(judge.name, matrix, query.job_id, agreement, overall))
-    on_progress(len(matrices), len(matrices), "")
-    return found
+        if row.verdict is not None and row.rubric_id == matrix.rubric_id:
+            judged[row.label.criterion].append(row)
+    agreement = {
+        key: criterion_agreement(judge.value, rows, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)[0]
+        for key, rows in judged.items()
+    }
+    return analysis(judge.name, matrix, query.job_id, agreement, overall_labels(session, selection))
 
 
-def fit(
-    session: Session, ref: int | str, query: FitQuery, on_progress: OnProgress = lambda done, total, note: None
-) -> WeightFit:
+def fit(session: Session, ref: int | str, query: FitQuery, *, resamples: int = RESAMPLES, seed: int = 0) -> WeightFit:
     """Return weights fitted on the completions that a judge scored under a rubric version and people gave a score.
 
     Raises:
         NotFoundError: There is no such rubric, job or judge.
         InvalidError: The formula has no weights to fit, or there are too few scores or preferences.
     """
-    selection, judge = scope_of(session, ref, query.job_id, query.judge)
-    (matrix,) = read_matrices(session, selection)
+    selection, judge, matrix = _scored(session, ref, query)
     check_weights_decide(matrix.rubric)
     labels = overall_labels(session, selection)
     place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
@@ -175,8 +165,7 @@ def fit(
         kept, used = [scored[number] for number in np.flatnonzero(complete).tolist()], rows[complete]
         scores, people = np.array([score for _, _, score in kept]), [person for _, person, _ in kept]
         problem = Problem(matrix.values[used], matrix.independent[used], signs, scores, people)
-    draws: dict[str, Any] = {"resamples": query.resamples, "seed": query.seed, "on_progress": on_progress}
-    found = fit_weights(problem, matrix.rubric, **draws)
+    found = fit_weights(problem, matrix.rubric, resamples=resamples, seed=seed)
     prompts = len(np.unique(problem.clusters))
     return WeightFit(
         rubric=matrix.name,
@@ -189,20 +178,3 @@ def fit(
         folds=min(FOLDS, prompts),
         **found._asdict(),
     )
-
-
-def fitted_rubric(rubric: Rubric, found: WeightFit) -> Rubric:
-    """Return the rubric with the fitted weights.
-
-    Raises:
-        InvalidError: The formula does not take these weights.
-    """
-    weights = {one.key: one.new for one in found.weights}
-    criteria = [one.model_copy(update={"weight": weights[one.key]}) for one in rubric.criteria]
-    fitted = rubric.model_copy(update={"criteria": tuple(criteria)})
-    fitted = type(rubric).model_validate(fitted.model_dump())
-    try:
-        check_formula(fitted)
-    except FormulaError as error:
-        raise InvalidError(str(error), hint="keep the signs: --signs keep", path="formula") from error
-    return fitted

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubricsvc.collections import Collection
 from rubricsvc.core.generation import Generation, Provenance
-from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.states import (
     APPROVED,
     DRAFT,
@@ -37,7 +37,7 @@ from rubricsvc.schemas.base import takes
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
-from rubricsvc.store import completions, judges, labels, rubrics
+from rubricsvc.store import completions, judges, rubrics
 from rubricsvc.store import generation as generations
 from rubricsvc.store.session import PUBLISHED, every, page_of
 from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow
@@ -48,14 +48,10 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.generation import Method
-    from rubricsvc.core.rubric_analysis import RubricTest, WeightFit
+    from rubricsvc.core.rubric_analysis import RubricTest
     from rubricsvc.formats.record import RubricCheck
     from rubricsvc.lint import EmptyValue
-    from rubricsvc.stats import OnProgress
     from rubricsvc.store.session import Database
-
-MAX_COMPLETIONS = 20_000
-"""Completions of an analysis that is one request: about 3 seconds of reading."""
 
 
 class Rubrics:
@@ -147,47 +143,36 @@ class Rubrics:
     def analyse(self, ref: int | str, query: AnalysisQuery) -> RubricAnalysis:
         """Analyse a version's criteria from stored verdicts and labels, and advise what to change.
 
-        Of at most 20,000 completions, since it reads all of their verdicts.
-        """
-        return self.analyses(ref, query, most=MAX_COMPLETIONS)[0]
-
-    def analyses(
-        self,
-        ref: int | str | None,
-        query: AnalysisQuery,
-        on_progress: OnProgress = lambda _done, _total, _note: None,
-        most: float = math.inf,
-    ) -> list[RubricAnalysis]:
-        """Analyse a version, or each one of a job, of at most so many completions."""
-        with needs_extra("judging"):
-            from rubricsvc.services import analysing
-        with self.db.read() as session:
-            selection, _ = analysing.scope_of(session, ref, query.job_id, query.judge)
-            if (count := labels.count_selected(session, selection)) > most:
-                message = f"{count} completions; an analysis over HTTP is limited to {most}"
-                raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` beside the database")
-            return analysing.analyse(session, ref, query, on_progress)
-
-    def fit(self, ref: int | str, query: FitQuery, on_progress: OnProgress) -> WeightFit:
-        """Fit the weights of a version to people's overall scores; with ``save`` store them as a draft version.
-
-        Weights that are those of a stored version are that version, whose state stays.
-
-        Raises:
-            InvalidError: There is too little to fit, or the formula does not take these weights.
-            ConflictError: Somebody has edited the rubric since; the weights are kept as a draft.
+        Of at most 100,000 completions, since it reads all of their verdicts.
         """
         with needs_extra("judging"):
             from rubricsvc.services import analysing
         with self.db.read() as session:
-            found = analysing.fit(session, ref, query, on_progress)
+            return analysing.analyse(session, ref, query)
+
+    @takes(FitQuery)
+    def fit(self, ref: int | str, query: FitQuery) -> WeightFit:
+        """Fit the weights of a version to people's overall scores; with `save` store them as a draft version.
+
+        Weights that are those of a stored version are that version, whose state stays. 422 if there is too little to
+        fit, or the formula does not take these weights. 409 if somebody has edited the rubric since; the weights are
+        kept as a draft.
+        """
+        with needs_extra("judging"):
+            from rubricsvc.services import analysing
+        with self.db.read() as session:
+            found = analysing.fit(session, ref, query)
         if not query.save:
             return found
+        weights = {one.key: one.new for one in found.weights}
         with self.db.write() as session:
             start = rubrics.get(session, found.rubric)
-            fitted = analysing.fitted_rubric(start.value, found)
+            fitted = start.value.model_dump()
+            for criterion in fitted["criteria"]:
+                criterion["weight"] = weights[criterion["key"]]
             edit = Edit(self.edit.by, start.id, force=query.force, draft=True)
-            new = add_version(session, fitted, edit, name=start.name, prompt_id=start.prompt_id, origin=FITTED)
+            rubric, name = Rubric.model_validate(fitted), start.name
+            new = add_version(session, rubric, edit, name=name, prompt_id=start.prompt_id, origin=FITTED)
         if new.conflict is not None:
             raise new.conflict
         return found.model_copy(update={"saved": new.row.ref})

@@ -16,7 +16,7 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import FittedWeight, HeldOut
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats import RESAMPLES, OnProgress
+from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.criteria import affine
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap, cluster_draws, percentile_interval
 from rubricsvc.stats.paired import correlation, known, ordered
@@ -113,7 +113,6 @@ def fit_weights(
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    on_progress: OnProgress = lambda done, total, note: None,
 ) -> Fit:
     """Fit a rubric's weights to a problem, whose columns are its criteria.
 
@@ -131,10 +130,9 @@ def fit_weights(
     varies = np.ptp(problem.values, axis=0) > 1e-9
     if not varies.any():
         raise InvalidError("no criterion varies on these completions", hint="`rubricsvc rubrics analyse` shows them")
-    everything, total = np.arange(rows), FOLDS + resamples + 1
+    everything = np.arange(rows)
     orders = {"fitted": np.zeros(rows), "current": problem.values @ old, "equal": problem.values @ np.sign(old)}
-    for done, (train, test) in enumerate(_folds(problem, everything, FOLDS, seed)):
-        on_progress(done, total, "held-out prompts")
+    for train, test in _folds(problem, everything, FOLDS, seed):
         one = problem.fit(train, best_penalty(problem, train, seed)).weights
         if (scaled := scaled_weights(one, old, np.ones(len(old), bool))) is not None:
             orders["fitted"][test] = problem.values[test] @ scaled  # without intercepts, which differ between folds
@@ -144,12 +142,10 @@ def fit_weights(
         message = "no weights of these signs predict people better than none"
         raise InvalidError(message, hint="--signs free lets a weight change its sign; `rubrics analyse` shows edges")
     draws = []
-    for done, drawn in enumerate(cluster_draws(problem.clusters, resamples, seed), FOLDS + 1):
-        on_progress(done, total, "intervals of weights")
+    for drawn in cluster_draws(problem.clusters, resamples, seed):
         if (scaled := scaled_weights(problem.fit(drawn, penalty).weights, old, varies)) is not None:
             draws.append(scaled)
     ends = [percentile_interval(column) for column in np.array(draws).T] if draws else [(None, None)] * len(new)
-    on_progress(total - 1, total, "intervals of metrics")
 
     def measured(rows: Ints) -> dict[str, float]:
         """Return correlations with the scores, where both sides vary, or the share of pairs in the right order."""
@@ -170,7 +166,6 @@ def fit_weights(
     tables = {name: {one: estimates.get(f"{name} {one}", none) for one in metrics} for name in (*orders, "gain")}
     gain = tables.pop("gain")
     held_out = tuple(HeldOut.model_validate({"weights": name, "metrics": one}) for name, one in tables.items())
-    on_progress(total, total, "")
     weights = []
     for criterion, weight, (low, high), kept in zip(rubric.criteria, new.tolist(), ends, ~varies, strict=True):
         value = criterion.weight if kept else float(f"{weight:.{DIGITS}g}")

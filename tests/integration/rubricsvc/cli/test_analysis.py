@@ -74,22 +74,19 @@ def test_analyse_prints_a_table_and_json(cli: Cli, tmp_path: Path) -> None:
     assert [one["key"] for one in found["criteria"]] == ["clear", "full", "short"]
 
 
-def test_fit_prints_weights_and_saves_a_draft(cli: Cli, tmp_path: Path) -> None:
-    scored(cli, tmp_path, prompts=20)
+def label_overall(cli: Cli, tmp_path: Path) -> None:
+    """A person's score of each completion, the shorter the better."""
     people = tmp_path / "people.jsonl"
-    rows = [
-        {
-            "completion_id": n,
-            "rubric": "plain@1",
-            "criterion": "overall",
-            "annotator": "ann",
-            "value": 1 - (n - 1) % 10 / 10,
-        }
-        for n in range(1, 41)
-    ]
+    shared = {"rubric": "plain@1", "criterion": "overall", "annotator": "ann"}
+    rows = [{"completion_id": n, "value": 1 - (n - 1) % 10 / 10, **shared} for n in range(1, 41)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert cli("labels", "import", people).code == 0
-    options = ("--to", "labels", "--resamples", 0)
+
+
+def test_fit_prints_weights_and_saves_a_draft(cli: Cli, tmp_path: Path) -> None:
+    scored(cli, tmp_path, prompts=20)
+    label_overall(cli, tmp_path)
+    options = ("--to", "labels")
     ran = cli("rubrics", "fit", "plain", *options)
     assert (ran.code, "short" in ran.out, "gain" in ran.out) == (0, True, True), ran.err
     found = cli("rubrics", "fit", "plain", *options, "--save", "--json").json

@@ -10,6 +10,7 @@ import pytest
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import open_database
 from tests.cli import Cli, Ran
+from tests.integration.rubricsvc.cli.test_analysis import label_overall, scored
 from tests.service_process import running
 
 
@@ -41,3 +42,13 @@ def test_export_lint_and_review_are_the_same_over_http(cli: Cli, both: Cli) -> N
     assert refused.code == 2 and "first@1 is retired" in refused.err
     assert cli("rubrics", "review", "first", "approve", "--by", "ann").code == 2, "the API key says who it is"
     assert both("rubrics", "export", "first").code == 2, "no approved version"
+
+
+def test_analyse_and_fit_are_the_same_over_http(cli: Cli, both: Cli, tmp_path: Path) -> None:
+    scored(cli, tmp_path, prompts=20)
+    label_overall(cli, tmp_path)
+    by_name, by_job = (both("rubrics", "analyse", *of, "--json").json for of in (["plain"], ["--job", 1]))
+    assert by_name == by_job | {"job_id": None}
+    assert both("rubrics", "fit", "plain", "--to", "labels", "--json").json["n"] == 40
+    assert both("rubrics", "analyse", "first").code == 2, "no verdicts"
+    assert both("rubrics", "analyse").code == 2

@@ -56,6 +56,11 @@ METHODS = {
     "judges.get": (),
     "judges.audits": ("after", "limit"),
     "judges.passport": (),
+    "rubrics.get": ("allow_drafts",),
+    "rubrics.analyse": ("job_id",),
+    "rubrics.history": ("after", "limit"),
+    "rubrics.tests": ("after", "limit"),
+    "rubrics.provenance": (),
     "completions.get": (),
     "evolutions.get": (),
     "runs.get": (),
@@ -70,6 +75,7 @@ WHOLE = {
     "jobs.submit": ("judge", "items", "budget", "min_coverage", "allow_drafts", "key", "name"),
     "prompts.page": ("after", "limit"),
     "judges.page": ("after", "limit"),
+    "rubrics.page": ("after", "limit", "prompt_id"),
     "completions.page": ("after", "limit", "prompt_id", "policy"),
     "verdicts.page": ("after", "limit", "job_id", "completion_id", "outcome"),
     "labels.page": ("after", "limit", "rubric_id", "annotator"),
@@ -89,7 +95,7 @@ def outcome(service: Any, name: str, args: tuple[Any, ...], fields: dict[str, An
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     name = draw(st.sampled_from([*METHODS, *WHOLE]))
-    refs = REFS if name.startswith(("prompts.", "judges.")) else IDS
+    refs = REFS if name.startswith(("prompts.", "judges.", "rubrics.")) else IDS
     args = (draw(refs),) if name in METHODS else ()
     names = METHODS.get(name, WHOLE.get(name, ()))
     required = {"jobs.submit": {"judge", "items"}, "jobs.best_of_n": {"job", "gold"}}.get(name, set())

@@ -20,7 +20,7 @@ NOT_YET = {
     "jobs": "rescore submit",
     "judges": "add agreement audit calibrate merge repeatability train",
     "labels": "export import",
-    "rubrics": "analyse diff fit generate import lint propose test",
+    "rubrics": "diff generate import propose test",
     "runs": "preflight start sweep",
     "score": "",
 }

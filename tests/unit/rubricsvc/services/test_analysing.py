@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.verdict import Label
-from rubricsvc.queries import AnalysisQuery
-from rubricsvc.services.analysing import analyse
+from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import labels
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_comparing import score
@@ -38,16 +36,10 @@ def texts(values: np.ndarray) -> list[tuple[str, str, list[float | None]]]:
     ]
 
 
-def analysed(db: Database, ref: str | None = "r", **options: object) -> RubricAnalysis:
-    with db.read() as session:
-        (found,) = analyse(session, ref, AnalysisQuery(**options))  # type: ignore[arg-type]
-    return found
-
-
 def test_analyse_counts_and_advises(each_db: Database) -> None:
     values = table()
     score(each_db, "j", texts(values), rubric=RUBRIC)
-    found = analysed(each_db)
+    found = Rubrics(each_db).analyse("r")
     assert (found.rubric, found.judge, found.completions, found.prompts, found.groups) == ("r@1", "j", 120, 20, 20)
     right, _, always, rude, long = found.criteria
     assert [one.n for one in found.criteria] == [120] * 5
@@ -74,7 +66,7 @@ def test_analyse_reads_labels_and_preferences(db: Database) -> None:
             scores = {"overall": row[0] * 0.8 + 0.1 * row[3], "right": row[0], "rude": 1 - row[3]}
             entries = [(number + 1, 1, Label(criterion=k, annotator="ann", value=v)) for k, v in scores.items()]
             labels.add_many(session, entries)
-    found = analysed(db)
+    found = Rubrics(db).analyse("r")
     right, _, _, rude, _ = found.criteria
     assert right.agreement["accuracy"].value == 1.0
     assert rude.agreement["weighted_kappa"].value == pytest.approx(-1.0, abs=0.2)

@@ -37,7 +37,7 @@ def scored(db: Database, *, shuffled: bool = False) -> np.ndarray:
 
 def fitted(db: Database, **options: object) -> WeightFit:
     with db.read() as session:
-        return fit(session, "r", FitQuery(**{"to": "labels", "resamples": 30} | options))  # type: ignore[arg-type]
+        return fit(session, "r", FitQuery(**{"to": "labels"} | options), resamples=30)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", ["labels", "preferences"])
@@ -62,8 +62,7 @@ def test_fit_to_shuffled_scores_predicts_nothing(db: Database) -> None:
 
 
 def saved(db: Database, **options: object) -> WeightFit:
-    query = FitQuery(to="labels", resamples=30, save=True, **options)  # type: ignore[arg-type]
-    return Rubrics(db, Edit(by="ann")).fit("r", query, lambda done, total, note: None)
+    return Rubrics(db, Edit(by="ann")).fit("r", FitQuery(to="labels", save=True, **options))  # type: ignore[arg-type]
 
 
 def test_fit_saves_a_version_that_says_where_it_is_from(db: Database) -> None:
