@@ -50,7 +50,7 @@ def export(session: Session, job_id: int, query: ExportQuery) -> Export:
     min_margin, measured = query.min_margin, job.judge.measured
     if query.kind == "dpo" and min_margin is None:
         min_margin = _Z * sqrt(2) * ((measured and measured.reward.value) or 0.0)
-    left_out = Counter(without_reward=0 if query.after else sum(jobs.unrewarded(session, job_id)[0].values()))
+    left_out = Counter(without_reward=0 if query.after else sum(jobs.unrewarded(session, job_id).values()))
     made: list[Row] = []
     least = 2 if query.kind == "dpo" else 1
     of_prompts = jobs.rewarded_groups(session, job_id, least=least, after=query.after, limit=query.limit)

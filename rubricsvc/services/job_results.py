@@ -182,7 +182,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             worst=worst,
             best=[one for one in best if one.row.id not in known],
             without_reward=page(session, job_id, limit=extremes, rewarded=False),
-            null_reasons=jobs.unrewarded(session, job_id)[0],
+            null_reasons=jobs.unrewarded(session, job_id),
         )
 
 

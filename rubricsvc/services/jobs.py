@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field
 
@@ -18,7 +17,6 @@ from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import RETIRED
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, UnavailableError, at_path, cut
 from rubricsvc.queries import BestOfNQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
@@ -51,19 +49,16 @@ if TYPE_CHECKING:
     from rubricsvc.stats import OnProgress as OnCount
 
 
-class Selection(NamedTuple):
-    """Pairs of completion id and rubric id, how many completions have no rubric, and the drafts of their prompts."""
-
-    pairs: list[tuple[int, int]]
-    no_rubric: int = 0
-    drafts: Sequence[str] = ()
+ItemKey = tuple[int, int]
+"""Completion id and rubric id: a job holds each pair once."""
 
 
-def select(session: Session, new: NewJob) -> Selection:
+def select(session: Session, new: NewJob) -> tuple[list[ItemKey], int]:
     """Pair completions with rubrics: those of ``new.items``, of ``new.completions``, or all stored ones.
 
     Without ``new.rubric`` a completion has the one that its item names, or the newest approved versions of all rubrics
-    of its prompt. ``new.limit`` is the maximum number of completions that have one.
+    of its prompt. ``new.limit`` is the maximum number of completions that have one. The second value counts those that
+    have none.
 
     Raises:
         NotFoundError: No such rubric or completion.
@@ -93,7 +88,7 @@ def select(session: Session, new: NewJob) -> Selection:
     else:
         stored = every(page_of, session, table=CompletionRow, policy=new.policy)
         candidates = ((row.id, row.prompt_id, None) for row in stored)
-    pairs: list[tuple[int, int]] = []
+    pairs: list[ItemKey] = []
     without: list[int] = []
     selected = 0
     for number, (completion_id, prompt_id, named) in enumerate(candidates):
@@ -108,9 +103,7 @@ def select(session: Session, new: NewJob) -> Selection:
         if selected == new.limit:
             break
     if pairs:
-        prompt_ids = dict.fromkeys(without) if one is None and not new.allow_drafts else ()
-        drafts = [row.ref for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
-        return Selection(pairs, len(without), drafts)
+        return pairs, len(without)
     none = "nothing to score: no completion" + (f" of policy {new.policy!r}" if new.policy is not None else "")
     if one is None or one.prompt_id is None:
         raise no_rubric(session, f"{none} has a rubric", dict.fromkeys(without))
@@ -120,17 +113,11 @@ def select(session: Session, new: NewJob) -> Selection:
 
 
 def no_rubric(session: Session, message: str, prompt_ids: Iterable[int]) -> InvalidError | NotApprovedError:
-    """Return the error that prompts have no rubric that may be used: only drafts, retired ones, or none at all."""
-    drafts, retired = [], []
-    for id_ in prompt_ids:
-        drafts += rubrics.for_prompt(session, id_, allow_drafts=True)
-        retired += page_of(session, RubricRow, prompt_id=id_, state=RETIRED)
-    if rows := drafts or retired:
-        message += f", only {'drafts' if drafts else 'retired ones'}: {cut(', '.join(row.ref for row in rows), 400)}"
+    """Return the error that prompts have no rubric that may be used: only drafts, or none at all."""
+    drafts = [row for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
     if drafts:
-        return NotApprovedError(message, hint=rubrics.approval_hint(drafts[0]))
-    if retired:
-        return InvalidError(message, hint=f"name it exactly: --rubric {retired[-1].ref}")
+        listed = cut(", ".join(row.ref for row in drafts), 400)
+        return NotApprovedError(f"{message}, only drafts: {listed}", hint=rubrics.approval_hint(drafts[0]))
     hint = "see `rubricsvc rubrics show` and `rubricsvc completions show`, or name a rubric with --rubric"
     return InvalidError(message, hint=hint)
 
@@ -227,56 +214,39 @@ _THEN = {
 """The command that scores a job again after the fix; where the fix is another judge, a new job does."""
 
 
-def failure_hints(
-    reasons: Mapping[str, int], judge: Judge, job_id: int, *, null_coverage: float | None = None
-) -> Iterator[str]:
-    """Yield how to see the failed verdicts of a job, and what to do about them: one line for each fix.
-
-    ``null_coverage`` is the highest coverage of a completion without a reward.
-    """
+def failure_hints(reasons: Mapping[str, int], judge: Judge, job_id: int) -> Iterator[str]:
+    """Yield how to see the failed verdicts of a job, and what to do about them: one line for each fix."""
     sampled = [leaf.sampling for leaf in judge.leaf_judges if leaf.mode != "readout"]
     is_repeatable = all(one.temperature == 0 or one.seed is not None for one in sampled)
     retried = TRANSIENT if is_repeatable else TRANSIENT | OF_REPLY
-    lasting = False
     yield f"`rubricsvc verdicts list --job {job_id} --outcome failed` lists the failed verdicts"
     by_fix: dict[str, list[str]] = {}
     for reason, count in sorted(reasons.items(), key=lambda one: one[0] not in retried):
         fix = f": `rubricsvc jobs retry {job_id}` asks again"
         if reason not in retried:
-            lasting = True
             then = f", then run `rubricsvc jobs {_THEN[Reason(reason)]} {job_id}`" if reason in _THEN else ""
             fix = f" would fail again: {FIXES[Reason(reason)]}{then}"
         by_fix.setdefault(fix, []).append(f"{reason} ×{count}")
     for fix, counts in by_fix.items():
         yield ", ".join(counts) + fix
-    coverage = min(0.8, math.floor(100 * (null_coverage or 0.0)) / 100)
-    if lasting and coverage:
-        yield (
-            f"`rubricsvc jobs rescore {job_id} --min-coverage {coverage:g}` computes rewards where at least"
-            f" {coverage:.0%} of the weight is judged, and asks nothing"
-        )
 
 
-def hints(
-    session: Session, job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobSummary
-) -> Iterator[str]:
+def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
     """Yield a line for whatever of a job needs attention, with the command that helps."""
     exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
-    generates = summary.generation is not None
-    if exhausted or (lost and not generates):
+    if exhausted or lost:
         spent = f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
-        killed = f" (${lost:.4g} of it reserved by workers that were killed)" if lost and not generates else ""
-        message = jobs.budget_message(session, job.id) if exhausted and not generates else None
-        worst = f"; {message}: the worst case of one call must fit into it" if message else ""
-        more = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`" if exhausted else ""
-        yield f"{spent}{killed}{worst}{more}"
+        killed = f" (${lost:.4g} of it reserved by workers that were killed)" if lost else ""
+        fits = "the maximum cost of one call must fit into it"
+        more = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`: {fits}" if exhausted else ""
+        yield f"{spent}{killed}{more}"
     if summary.generation is not None:
         yield from _generation_hints(job.id, summary.generation, exhausted=exhausted)
         return
     if judge is None:
         yield f"{job.judge.error}"
     elif progress.failed_verdicts and not exhausted:
-        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=jobs.unrewarded(session, job.id)[1])
+        yield from failure_hints(summary.reasons, judge, job.id)
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:
@@ -290,8 +260,6 @@ def hints(
         required = judge is not None and judge.require_evidence
         fails = "" if required else "; `require_evidence` in a judge file fails such verdicts"
         yield f"{share} ({summary.quotes_not_found / summary.quotes:.0%}) are not in the completions{fails}"
-    if summary.voting.get("saved", 0.0) < 0:
-        yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 
 
 _MISSING = {
@@ -341,22 +309,19 @@ class Jobs:
         notes = []
         with self.db.write() as session:
             judge = judges.get(session, new.judge)
-            selected = select(session, new)
-            if selected.no_rubric:
-                why = "no approved rubric of their prompt"
+            pairs, left_out = select(session, new)
+            if left_out:
+                why = "no approved rubric of their prompt; use drafts with --allow-drafts"
                 why = f"rubric {new.rubric!r} is for another prompt" if new.rubric else why
-                notes.append(f"completions left out: {selected.no_rubric}, {why}")
-            if selected.drafts:
-                listed = cut(", ".join(selected.drafts), 200)
-                notes.append(f"not approved: {listed}; use such rubrics with --allow-drafts")
+                notes.append(f"completions left out: {left_out}, {why}")
             if judge.value.mode == "comparative":
-                used = by_id(session, RubricRow, (rubric_id for _, rubric_id in selected.pairs)).values()
+                used = by_id(session, RubricRow, (rubric_id for _, rubric_id in pairs)).values()
                 vetoes = ((row, one) for row in used for one in row.value.criteria if one.required and not one.check)
                 required = [f"{one.key!r} of {row.ref}" for row, one in vetoes]
                 if warning := veto_warning(judge.value, required):
                     notes.append(f"warning: {warning}")
             options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
-            job = jobs.submit(session, judge_id=judge.id, items=selected.pairs, **options)
+            job = jobs.submit(session, judge_id=judge.id, items=pairs, **options)
             is_new = PUBLISHED in session.info  # only a new job is published
         return self._load(job.id, is_new, tuple(notes))
 
@@ -485,14 +450,11 @@ class Jobs:
                 summary=results,
                 is_new=is_new,
                 notes=notes,
-                hints=() if results is None else tuple(hints(session, job, job.judge.valid, progress, results)),
+                hints=() if results is None else tuple(hints(job, job.judge.valid, progress, results)),
             )
 
 
 MAX_COMPLETIONS = 10_000
-
-ItemKey = tuple[int, int]
-"""Completion id and rubric id: a job holds each pair once."""
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ from rubricsvc.core.generation import NO_RUBRIC
 from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary, ReservedBudget
 from rubricsvc.core.judge import Judge, voting_summary
 from rubricsvc.core.states import APPROVED, ItemSort
-from rubricsvc.core.verdict import Reason, Vote
+from rubricsvc.core.verdict import Vote
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
 from rubricsvc.store import completions, judges, leases, rubrics
 from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, rows_with
@@ -320,13 +320,6 @@ def summary(session: Session, job_id: int) -> JobSummary:
     )
 
 
-def budget_message(session: Session, job_id: int) -> str | None:
-    """Return the message of one verdict of the job that failed for its budget."""
-    with_verdicts = completions.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
-    return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
-
-
 def rewarded_groups(
     session: Session, job_id: int, *, least: int, after: int, limit: int
 ) -> dict[int, list[list[ItemRow]]]:
@@ -403,7 +396,6 @@ def items(
     sort: ItemSort = "id",
     after: int = 0,
     limit: int = 100,
-    policy: str | None = None,
     rewarded: bool | None = None,
 ) -> list[ItemRow]:
     """Return up to ``limit`` items that follow the item ``after``, with their completion, prompt and rubric.
@@ -411,8 +403,6 @@ def items(
     ``rewarded`` selects those with or without a reward.
     """
     query = _in_order(session, select(ItemRow).options(*_TEXTS), job_id, sort, after)
-    if policy is not None:
-        query = query.where(ItemRow.completion.has(policy=policy))
     if rewarded is not None:
         query = query.where(ItemRow.reward.is_not(None) if rewarded else ItemRow.reward.is_(None))
     return list(session.scalars(query.limit(limit)))
@@ -458,17 +448,11 @@ def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort,
     return query.where(missing | further | (ItemRow.reward == reward) & (ItemRow.id > after))
 
 
-def unrewarded(session: Session, job_id: int) -> tuple[dict[str, int], float | None]:
-    """Count the items without a reward by reason, the most common first, and find their highest coverage.
-
-    Where no reason is stored it is the state. The coverage is in [0, 1], or None where nothing was scored.
-    """
+def unrewarded(session: Session, job_id: int) -> dict[str, int]:
+    """Count the items without a reward by reason, or by state where no reason is stored; the most common first."""
     reason = func.coalesce(ItemRow.null_reason, ItemRow.state)
-    query = select(reason, func.count(), func.max(ItemRow.coverage)).group_by(reason)
-    query = query.where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
-    rows = session.execute(query.order_by(func.count().desc(), reason)).all()
-    coverages = [coverage for *_, coverage in rows if coverage is not None]
-    return {str(text): count for text, count, _ in rows}, max(coverages, default=None)
+    query = select(reason, func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
+    return dict(session.execute(query.group_by(reason).order_by(func.count().desc(), reason)).all())
 
 
 def scored_items(session: Session, ids: Iterable[int]) -> dict[int, ItemRow]:
