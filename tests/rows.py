@@ -12,10 +12,14 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.schemas.base import iterate
+from rubricsvc.services.local import LocalService
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, WorkerRow
+from workers.authoring.completions import CompletionSampler, SamplingResult
+from workers.engines.base import Engine
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in (1, 2, 3)))
 
@@ -74,3 +78,18 @@ def item_result(
 ) -> ItemResult:
     """What a worker records for a lease."""
     return ItemResult(lease, rubric, questions(rubric, way), verdicts, frozenset(known))
+
+
+async def sampled(
+    db: Database, engine: Engine, judge: Judge, ids: Sequence[int], *, policy: str, n: int
+) -> SamplingResult:
+    """What is sampled of the prompts with these ids, and stored in the database."""
+    s = LocalService(db)
+    sampler = CompletionSampler(
+        judge,
+        policy=policy,
+        n=n,
+        prompt=lambda id_: s.prompts.get(id_).prompt,
+        store=lambda new: len(s.completions.add_samples(completions=tuple(new)).ids),
+    )
+    return await sampler.run(engine, ids, iterate(s.completions.page, policy=policy), lambda _: None)

@@ -40,6 +40,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Prompts, "page", "GET", "", OK),
     (Prompts, "get", "GET", "/{ref:path}", OK),
     (Completions, "add", "POST", "", CREATED),
+    (Completions, "add_samples", "POST", "/samples", CREATED),
     (Completions, "page", "GET", "", OK),
     (Completions, "get", "GET", "/{completion_id}", OK),
     (Jobs, "submit", "POST", "", CREATED),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.commands import command, local_service, service
-from rubricsvc.cli.importing import File, Format, import_and_report, input_file
+from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.importing import File, Format, import_and_report, prompts_of
 from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import (
     MAX_SEED,
@@ -30,7 +31,8 @@ from rubricsvc.cli.score import Model, judge_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Sampling
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.queries import CompletionFilters, ImportQuery
+from rubricsvc.queries import MAX_LIMIT, CompletionFilters, ImportQuery
+from rubricsvc.schemas.base import iterate
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from workers.authoring.completions import CompletionSampler, SamplingResult
 
@@ -96,9 +98,18 @@ def generate(
     if asked.members:
         raise InvalidError(f"judge {judge!r} has members, and no model of its own", hint="name one of them")
     name = policy or asked.model[:MAX_NAME_LENGTH]
-    with local_service() as s:
-        sampler = CompletionSampler(s.db, asked, policy=name, n=samples)
-        ids = s.prompts.ids(limit) if prompts is None else s.imports.prompts(input_file(prompts))[:limit]
+    with service() as s:
+        sampler = CompletionSampler(
+            asked,
+            policy=name,
+            n=samples,
+            prompt=lambda id_: s.prompts.get(id_).prompt,
+            store=lambda new: len(s.completions.add_samples(completions=tuple(new)).ids),
+        )
+        listed = (
+            (one.id for one in iterate(s.prompts.page, limit=MAX_LIMIT)) if prompts is None else prompts_of(s, prompts)
+        )
+        ids = list(islice(listed, limit))
         if not ids:
             raise InvalidError("no prompts", hint="name a file with --prompts, or import it: rubricsvc rubrics import")
         if asked.engine == "openai_http":
@@ -115,7 +126,8 @@ def generate(
                 note = f"{speed:.0f} tokens/s" + f", {failed} failed" * bool(failed)
                 bar.update(result.existing + result.stored + failed, result.total, note)
 
-            result = ask(asked, lambda engine: sampler.run(engine, ids, update))
+            stored = iterate(s.completions.page, policy=name, limit=MAX_LIMIT)
+            result = ask(asked, lambda engine: sampler.run(engine, ids, stored, update))
     for failed in result.failures:
         detail = shorten(failed.failure.detail, 200)
         echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")

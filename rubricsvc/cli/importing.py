@@ -64,6 +64,12 @@ def import_file(s: LocalService | Client, file: str, query: ImportQuery) -> Impo
     return done
 
 
+def prompts_of(s: LocalService | Client, file: str) -> list[int]:
+    """Store the prompts of a file, and nothing else of it; return their ids in the file's order."""
+    given = [(one.prompt, one.id) for one in stream(input_file(file)) if one.prompt is not None]
+    return list(dict.fromkeys(s.prompts.add(prompt=prompt, external_id=id_).id for prompt, id_ in given))
+
+
 def import_and_report(
     file: str, query: ImportQuery, as_json: bool, *, kinds: Collection[str], by: str | None = None, **options: Any
 ) -> None:

@@ -78,6 +78,7 @@ class Completions(Noun[C]):
 
     get = ref_endpoint(schemas.StoredCompletion, "GET completions/{}", object)
     page = endpoint(schemas.Page[schemas.StoredCompletion], "GET completions", queries.CompletionFilters)
+    add_samples = endpoint(schemas.StoredIds, "POST completions/samples", schemas.NewCompletions)
 
     @method
     async def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:

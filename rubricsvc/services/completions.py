@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import islice
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.prompt import Completion
 from rubricsvc.queries import CompletionFilters, LabelFilters, Paging, VerdictFilters
 from rubricsvc.schemas import (
     NewCompletions,
@@ -27,6 +27,9 @@ from rubricsvc.store import completions, jobs, labels, rubrics
 from rubricsvc.store.session import Database, every, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
+Pair = tuple[int, Completion]
+"""The id of a prompt, and a completion of it."""
+
 
 @dataclass(eq=False)
 class Completions:
@@ -37,11 +40,21 @@ class Completions:
     @takes(NewCompletions)
     def add(self, new: NewCompletions) -> StoredIds:
         """Store completions of one or several prompts. Identical content for a prompt is stored once."""
+        return self._store(new, completions.add_many)
+
+    @takes(NewCompletions)
+    def add_samples(self, new: NewCompletions) -> StoredIds:
+        """Store samples, but for those whose policy and sampling, with the number, a completion of the prompt has."""
+        return self._store(new, completions.add_samples)
+
+    def _store(
+        self, new: NewCompletions, add: Callable[[Session, list[tuple[int, Completion]]], list[int]]
+    ) -> StoredIds:
         with self.db.write() as session:
             for prompt_id in {item.prompt_id for item in new.completions}:
                 completions.get_prompt(session, prompt_id)
-            pairs = ((item.prompt_id, item.completion) for item in new.completions)
-            return StoredIds(ids=tuple(completions.add_many(session, pairs)))
+            pairs = [(item.prompt_id, item.completion) for item in new.completions]
+            return StoredIds(ids=tuple(add(session, pairs)))
 
     @takes(CompletionFilters)
     def page(self, query: CompletionFilters) -> Page[StoredCompletion]:
@@ -141,11 +154,6 @@ class Prompts:
         with self.db.read() as session:
             rows = page_of(session, PromptRow, query.after, query.limit + 1)
             return Page.cut([StoredPrompt.of(row) for row in rows], query.limit)
-
-    def ids(self, limit: int | None = None) -> list[int]:
-        """Return the ids of all prompts, or of the oldest ``limit``."""
-        with self.db.read() as session:
-            return [row.id for row in islice(every(page_of, session, table=PromptRow), limit)]
 
     def get(self, ref: int | str) -> StoredPrompt:
         """Get a prompt by id or external id."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
-from typing import TypeVarTuple
+from typing import Any, TypeVarTuple
 
 from sqlalchemy import ColumnElement, Select, cast, func, select, tuple_
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
@@ -145,28 +146,23 @@ def add_many(session: Session, completions: Iterable[tuple[int, Completion]]) ->
     return ids
 
 
-def samples(session: Session, prompt_ids: Iterable[int], settings: Completion) -> set[tuple[int, int]]:
-    """Return (prompt id, number) of the stored samples with the policy and sampling of ``settings``."""
-    query = select(CompletionRow.prompt_id, CompletionRow.content["sampling"]).where(
-        CompletionRow.policy == settings.policy
-    )
-    wanted = settings.sampling.items()
-    return {
-        (prompt_id, sampling["sample"])
-        for prompt_id, sampling in rows_with(session, query, CompletionRow.prompt_id, prompt_ids)
-        if "sample" in sampling and all(sampling.get(name, ...) == value for name, value in wanted)
-    }
+def add_samples(session: Session, rows: Sequence[tuple[int, Completion]]) -> list[int]:
+    """Store pairs of (prompt id, completion) unless the prompt has one of this policy and sampling; return the new ids.
 
-
-def add_samples(session: Session, settings: Completion, rows: Sequence[tuple[int, Completion]]) -> int:
-    """Store pairs of (prompt id, sample) unless a sample of this number exists; return how many were stored.
-
-    The number is in ``sampling["sample"]``. The prompts are locked, so that two processes store each sample once.
+    ``sampling["sample"]`` is the number of a sample; ``truncated`` is a result, and does not count. The prompts are
+    locked, so that two processes store each sample once.
     """
+
+    def name(prompt_id: int, policy: str, sampling: dict[str, Any]) -> tuple[int, str, str]:
+        settings = {key: value for key, value in sampling.items() if key != "truncated"}
+        return prompt_id, policy, json.dumps(settings, sort_keys=True)
+
     prompt_ids = sorted({prompt_id for prompt_id, _ in rows})
     session.execute(select(PromptRow.id).where(PromptRow.id.in_(prompt_ids)).order_by(PromptRow.id).with_for_update())
-    stored = samples(session, prompt_ids, settings)
-    return len(add_many(session, (row for row in rows if (row[0], row[1].sampling["sample"]) not in stored)))
+    query = select(CompletionRow.prompt_id, CompletionRow.policy, CompletionRow.content["sampling"])
+    query = query.where(CompletionRow.policy.in_({completion.policy for _, completion in rows}))
+    stored = {name(*row) for row in rows_with(session, query, CompletionRow.prompt_id, prompt_ids)}
+    return add_many(session, (row for row in rows if name(row[0], row[1].policy, row[1].sampling) not in stored))
 
 
 def ids_in_files(session: Session, prompt_ids: Collection[int], external_id: str) -> list[tuple[int, int]]:

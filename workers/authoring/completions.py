@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,9 +13,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import completions
-from rubricsvc.store.session import Database, batched, by_id, name_of
-from rubricsvc.store.tables import PromptRow
+from rubricsvc.schemas import NewCompletion, StoredCompletion
+from rubricsvc.store.session import name_of
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 
 MAX_FIRST_FAILURES = 8
@@ -63,6 +62,8 @@ class SamplingResult:
 class CompletionSampler:
     """Samples ``n`` completions of each prompt from the model of a judge, by its sampling, endpoint and engine alone.
 
+    ``prompt`` returns the prompt of an id, and ``store`` stores samples that do not exist yet, and returns how many.
+
     Sampling options and the number of the sample are stored in ``Completion.sampling``: a sample that is stored with
     the same policy and options is not asked for again, and equal texts are different samples.
 
@@ -70,33 +71,46 @@ class CompletionSampler:
         InvalidError: Several samples are wanted at temperature 0, where all are the same.
     """
 
-    def __init__(self, db: Database, judge: Judge, *, policy: str, n: int) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        policy: str,
+        n: int,
+        prompt: Callable[[int], Prompt],
+        store: Callable[[Sequence[NewCompletion]], int],
+    ) -> None:
         if n > 1 and judge.sampling.temperature == 0:
             raise InvalidError("at temperature 0 all samples of a prompt are the same", hint="raise it, or take -n 1")
         name_of("a policy", policy)
-        self.db, self.judge, self.n = db, judge, n
-        self.settings = Completion(policy=policy, sampling={"model": judge.model, **judge.sampling.model_dump()})
+        self.judge, self.policy, self.n, self.prompt, self.store = judge, policy, n, prompt, store
+        self.sampling = {"model": judge.model, **judge.sampling.model_dump()}
         self.is_local = judge.engine != "openai_http"
 
     async def run(
-        self, engine: Engine, prompt_ids: Sequence[int], on_progress: Callable[[SamplingResult], None]
+        self,
+        engine: Engine,
+        prompt_ids: Sequence[int],
+        stored: Iterable[StoredCompletion],
+        on_progress: Callable[[SamplingResult], None],
     ) -> SamplingResult:
-        """Sample what is not stored yet. ``on_progress`` is called with the result so far."""
-        with self.db.read() as session:
-            stored = completions.samples(session, prompt_ids, self.settings)
-        missing = {id_: [n for n in range(self.n) if (id_, n) not in stored] for id_ in prompt_ids}
+        """Sample what is not among the ``stored`` ones. ``on_progress`` is called with the result so far."""
+        known = {
+            (one.prompt_id, one.completion.sampling.get("sample"))
+            for one in stored
+            if one.completion.policy == self.policy and self.sampling.items() <= one.completion.sampling.items()
+        }
+        missing = {id_: [n for n in range(self.n) if (id_, n) not in known] for id_ in prompt_ids}
         total = len(prompt_ids) * self.n
         result = SamplingResult(total, existing=total - sum(map(len, missing.values())))
         on_progress(result)
 
         def requests() -> Iterator[tuple[int, Prompt, list[int]]]:
             """Yield (prompt id, prompt, numbers of samples): of a server one sample at a time, stored at once."""
-            for chunk in batched({id_: numbers for id_, numbers in missing.items() if numbers}):
-                with self.db.read() as session:
-                    values = {id_: row.value for id_, row in by_id(session, PromptRow, chunk).items()}
-                for id_ in chunk:
-                    for numbers in [missing[id_]] if self.is_local else [[number] for number in missing[id_]]:
-                        yield id_, values[id_], numbers
+            for id_, left in missing.items():
+                if left:
+                    prompt = self.prompt(id_)
+                    yield from ((id_, prompt, some) for some in ([left] if self.is_local else [[one] for one in left]))
 
         left = requests()
         running: set[asyncio.Task[list[tuple[int, int, Reply | Failure]]]] = set()
@@ -131,18 +145,16 @@ class CompletionSampler:
 
     def _store(self, replies: list[tuple[int, int, Reply | Failure]], result: SamplingResult) -> None:
         """Store the completions, then count the failures, and stop where further requests would fail too."""
-        rows: list[tuple[int, Completion]] = []
+        rows: list[NewCompletion] = []
         for prompt_id, number, reply in replies:
             if isinstance(reply, Reply):
-                recorded = {**self.settings.sampling, "sample": number, "truncated": reply.truncated}
-                text = storable(reply.text)
-                rows.append((prompt_id, Completion(text=text, policy=self.settings.policy, sampling=recorded)))
+                recorded = {**self.sampling, "sample": number, "truncated": reply.truncated}
+                completion = Completion(text=storable(reply.text), policy=self.policy, sampling=recorded)
+                rows.append(NewCompletion(prompt_id=prompt_id, completion=completion))
                 result.truncated += reply.truncated
                 result.tokens += reply.usage.completion if reply.usage else 0.0
         if rows:
-            with self.db.write() as session:
-                stored = completions.add_samples(session, self.settings, rows)
-            result.stored += stored
+            result.stored += (stored := self.store(rows))
             result.existing += len(rows) - stored
         for prompt_id, number, reply in replies:
             if isinstance(reply, Failure):

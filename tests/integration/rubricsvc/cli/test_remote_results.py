@@ -11,6 +11,7 @@ import pytest
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import open_database
 from tests.cli import Cli, Ran
+from tests.scripted_server import scripted_server, text_reply
 from tests.service_process import running
 
 Both = Callable[..., Ran]
@@ -22,12 +23,12 @@ def both(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
     db = open_database(get_settings().database_url)
     with running(db) as url:
 
-        def run(*args: object, stdin: str = "") -> Ran:
-            monkeypatch.delenv("RUBRICSVC_URL", raising=False)
-            here = ready(*args, stdin=stdin)
+        def run(*args: object, stdin: str = "", only_there: bool = False) -> Ran:
             monkeypatch.setenv("RUBRICSVC_URL", url)
-            assert ready(*args, stdin=stdin) == here
-            return here
+            there = ready(*args, stdin=stdin)
+            monkeypatch.delenv("RUBRICSVC_URL")
+            assert only_there or ready(*args, stdin=stdin) == there
+            return there
 
         yield run
     db.close()
@@ -57,3 +58,18 @@ def test_exports_are_the_same_over_http(ready: Cli, both: Both, tmp_path: Path) 
         assert both("jobs", "export", 1, *options).code == 0
     assert both("jobs", "export", 1, "--top", 2).code == 2
     assert both("jobs", "export", 9, "--out", tmp_path / "none.jsonl").code == 3
+
+
+def test_completions_are_sampled_and_shown_over_http(ready: Cli, both: Both, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"id": "a", "prompt": "New?"}\n{"id": "b", "prompt": "Newer?"}\n')
+    with scripted_server(text_reply("One.")) as server:
+        args = ("completions", "generate", "--judge", server.url, "--model", "m", "--json", "-n")
+        first = both(*args, 2, only_there=True)
+        assert (first.code, first.json["stored"], first.json["prompts"]) == (0, 6, 3), first.err
+        again = both(*args, 3, only_there=True)
+        assert (again.json["stored"], again.json["existing"], server.count) == (3, 6, 9)
+        assert both(*args, 3).json == ready(*args, 3).json, "nothing is asked for again"
+        assert both(*args, 1, "--prompts", prompts, only_there=True).json["stored"] == 2
+    assert both("completions", "show", 4, "--json").json["completion"]["text"] == "One."
+    assert len(both("completions", "show", "--policy", "m", "--json").lines) == 11

@@ -12,8 +12,9 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
+from tests.rows import sampled
 from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
-from workers.authoring.completions import CompletionSampler, SamplingResult
+from workers.authoring.completions import SamplingResult
 from workers.engines import make_engine
 
 CHAT = Prompt(
@@ -38,7 +39,7 @@ def sample(
 
     async def run() -> SamplingResult:
         async with aclosing(make_engine(judge)) as engine:
-            return await CompletionSampler(db, judge, policy="p", n=n).run(engine, ids, lambda _: None)
+            return await sampled(db, engine, judge, ids, policy="p", n=n)
 
     return asyncio.run(run())
 

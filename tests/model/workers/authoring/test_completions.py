@@ -11,7 +11,8 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
-from workers.authoring.completions import CompletionSampler, SamplingResult
+from tests.rows import sampled
+from workers.authoring.completions import SamplingResult
 from workers.engines import make_engine
 
 CHAT = [("system", "Be short."), ("user", "Name a colour."), ("assistant", "Red."), ("user", "Another one?")]
@@ -29,7 +30,7 @@ def test_sampler_samples_a_conversation_from_the_embedded_model(db: Database) ->
 
     async def run(n: int) -> SamplingResult:
         async with aclosing(make_engine(judge)) as engine:
-            return await CompletionSampler(db, judge, policy="tiny", n=n).run(engine, ids, lambda _: None)
+            return await sampled(db, engine, judge, ids, policy="tiny", n=n)
 
     first = asyncio.run(run(2))
     assert (first.stored, dict(first.reasons)) == (2, {Reason.UNREACHABLE: 2})

@@ -15,7 +15,7 @@ from rubricsvc.services import local
 LOCAL = {"serve", "worker", "doctor", "db upgrade", "keys create", "keys list", "keys revoke"}
 """What is of the service's own machine."""
 NOT_YET = {
-    "completions": "generate import",
+    "completions": "import",
     "evolve": "start",
     "jobs": "rescore submit",
     "judges": "add agreement audit calibrate merge repeatability train",
