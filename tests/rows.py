@@ -12,7 +12,6 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.schemas.base import iterate
 from rubricsvc.services.local import LocalService
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.leases import ItemResult, Lease
@@ -92,4 +91,4 @@ async def sampled(
         prompt=lambda id_: s.prompts.get(id_).prompt,
         store=lambda new: len(s.completions.add_samples(completions=tuple(new)).ids),
     )
-    return await sampler.run(engine, ids, iterate(s.completions.page, policy=policy), lambda _: None)
+    return await sampler.run(engine, ids, s.completions.page(policy=policy, limit=1000), lambda _: None)

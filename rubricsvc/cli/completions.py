@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.commands import command, every_row, service
 from rubricsvc.cli.importing import File, Format, import_and_report, prompts_of
 from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import (
@@ -31,8 +30,7 @@ from rubricsvc.cli.score import Model, judge_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Sampling
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.queries import MAX_LIMIT, CompletionFilters, ImportQuery
-from rubricsvc.schemas.base import iterate
+from rubricsvc.queries import CompletionFilters, ImportQuery
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from workers.authoring.completions import CompletionSampler, SamplingResult
 
@@ -106,9 +104,7 @@ def generate(
             prompt=lambda id_: s.prompts.get(id_).prompt,
             store=lambda new: len(s.completions.add_samples(completions=tuple(new)).ids),
         )
-        listed = (
-            (one.id for one in iterate(s.prompts.page, limit=MAX_LIMIT)) if prompts is None else prompts_of(s, prompts)
-        )
+        listed = (one.id for one in every_row(s.prompts.page)) if prompts is None else prompts_of(s, prompts)
         ids = list(islice(listed, limit))
         if not ids:
             raise InvalidError("no prompts", hint="name a file with --prompts, or import it: rubricsvc rubrics import")
@@ -118,28 +114,22 @@ def generate(
             except UnavailableError as error:  # a server that lists no models is reachable
                 if isinstance(error.__cause__, httpx2.TransportError):
                     raise
-        started = time.monotonic()
         with continue_hint("the completions so far are stored"), progress_bar("completions") as bar:
 
             def update(result: SamplingResult) -> None:
-                failed, speed = result.reasons.total(), result.tokens / max(time.monotonic() - started, 0.1)
-                note = f"{speed:.0f} tokens/s" + f", {failed} failed" * bool(failed)
-                bar.update(result.existing + result.stored + failed, result.total, note)
+                failed = result.reasons.total()
+                bar.update(result.existing + result.stored + failed, result.total, f"{failed} failed" if failed else "")
 
-            stored = iterate(s.completions.page, policy=name, limit=MAX_LIMIT)
+            stored = every_row(s.completions.page, policy=name)
             result = ask(asked, lambda engine: sampler.run(engine, ids, stored, update))
     for failed in result.failures:
         detail = shorten(failed.failure.detail, 200)
         echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")
-    if (more := result.reasons.total() - len(result.failures)) > 0:
-        echo(f"… and {counted(more, 'more failure')}")
     counts = {"policy": name, "prompts": len(ids), **fields_of(result, "stored", "existing", "truncated")}
     counts["failed"] = {str(reason): count for reason, count in result.reasons.items()}
     counts["completion_tokens"] = round(result.tokens)
     with ignore_broken_pipe():
         show(counts, as_json)
-    if result.truncated:
-        echo(f"{counted(result.truncated, 'completion')} cut off at --max-tokens")
     if result.stopped is not None:
         missing = counted(result.total - result.existing - result.stored, "completion")
         why = f"{result.stopped.reason}: {result.stopped.detail}"

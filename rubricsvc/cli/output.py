@@ -198,7 +198,7 @@ def _print_rows(rows: Sequence[dict[str, Any]], title: str = "") -> None:
     for number, row in enumerate(rows, start=1):
         inner = {name: value for name, value in row.items() if isinstance(value, list | tuple) and not _is_plain(value)}
         if inner:
-            _print_record(inner, f"{title}.{row.get('name', number)}")
+            _print_record(inner, f"{title}.{row.get('name', number)}".removeprefix("."))
 
 
 def _is_estimate(value: Any) -> bool:

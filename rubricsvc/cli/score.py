@@ -6,14 +6,14 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.commands import local_service
+from rubricsvc.cli.commands import service
 from rubricsvc.cli.importing import input_file, only_one, targets_of
 from rubricsvc.cli.models import ApiKeyEnv, ask, describe_embedded, judge_from, without_outage
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, print_data, shorten, show
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, shorten, show
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import CHECKS, Judge
@@ -74,32 +74,24 @@ def score(
     verdicts = ask(judged, lambda engine: score_group(engine, judged, target.rubric, asked, texts))
     rewards = [reward_or_null(target.rubric, found, min_coverage=min_coverage) for found in verdicts]
     with exit_with(WITH_FAILURES if any(one.value is None for one in rewards) else OK):
-        records, tables = [], []
+        records: list[dict[str, Any]] = []
         for (title, _), one, found in zip(lines, rewards, verdicts, strict=True):
             summary = fields_of(one, "formula", "coverage", "vetoed_by", "null_reason")
             records.append({"name": title, "reward": one.value, **summary})
-            tables.append(
-                [
-                    {"criterion": each.criterion}
-                    | fields_of(target.rubric.by_key[each.criterion], "kind", "weight")
-                    | {"verdict": each.value if each.value is not None else each.outcome}
-                    | fields_of(each, "reason", "detail", "rationale")
-                    | {"quotes not found": sum(quote.start is None for quote in each.evidence) or None}
-                    for each in found
-                ]
-            )
             if as_json:
-                by, plain = fields_of(chosen, "name", "engine", "model", "digest"), list(map(plain_verdict, found))
-                show(records[-1] | {"contributions": one.contributions, "judge": by, "verdicts": plain}, as_json)
-        if as_json:
-            return
-        if len(tables) > 1:
-            show(records)
-        for record, rows in zip(records, tables, strict=True):
-            show({record["name"]: rows} if len(tables) > 1 else rows)
-        if len(tables) == 1:
-            print_data("")
-            show({name: value for name, value in records[0].items() if name != "name"})
+                by = fields_of(chosen, "name", "engine", "model", "digest")
+                plain = list(map(plain_verdict, found))
+                records[-1] |= {"contributions": one.contributions, "judge": by, "verdicts": plain}
+                continue
+            records[-1]["verdicts"] = [
+                {"criterion": each.criterion}
+                | fields_of(target.rubric.by_key[each.criterion], "kind", "weight")
+                | {"verdict": each.value if each.value is not None else each.outcome}
+                | fields_of(each, "reason", "detail", "rationale")
+                | {"quotes not found": sum(quote.start is None for quote in each.evidence) or None}
+                for each in found
+            ]
+        show(records if as_json or len(records) > 1 else records[0], as_json)
 
 
 def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list[tuple[str, CompletionLine]]:
@@ -184,5 +176,8 @@ def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_ke
         return embedded
     if judge.startswith(("http://", "https://")):
         return judge_from(judge[:MAX_NAME_LENGTH], url=judge, model=model, mode=mode, api_key_env=api_key_env)
-    with local_service() as s:
-        return s.judges.value(judge)
+    with service() as s:
+        stored = s.judges.get(judge)
+    if stored.judge is None:
+        raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
+    return stored.judge

@@ -74,18 +74,6 @@ class Page(Wire, Generic[Data]):
         return iter(self.data)
 
 
-P = ParamSpec("P")
-
-
-def iterate(page: Callable[P, Page[Data]], *args: P.args, **fields: P.kwargs) -> Iterator[Data]:
-    """Iterate over all pages of a ``page`` method: ``iterate(client.jobs.items, job_id)``."""
-    after: int | None = 0
-    while after is not None:
-        current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
-        yield from current.data
-        after = current.next
-
-
 class FileProblem(Wire):
     """One error in an imported file: where it is, a stable ``code``, and a message."""
 
@@ -176,6 +164,7 @@ R = TypeVar("R")
 K_contra = TypeVar("K_contra", contravariant=True)
 M_contra = TypeVar("M_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
+P = ParamSpec("P")
 Made = TypeVar("Made")
 Bound = TypeVar("Bound")
 

@@ -73,3 +73,11 @@ def test_completions_are_sampled_and_shown_over_http(ready: Cli, both: Both, tmp
         assert both(*args, 1, "--prompts", prompts, only_there=True).json["stored"] == 2
     assert both("completions", "show", 4, "--json").json["completion"]["text"] == "One."
     assert len(both("completions", "show", "--policy", "m", "--json").lines) == 11
+
+
+def test_score_and_verdicts_are_the_same_over_http(ready: Cli, both: Both) -> None:
+    scored = both("score", "--rubric", "first", "--judge", "quick", "--completion", "-", "--json", stdin="One.")
+    assert (scored.code, scored.json["judge"]["name"]) == (0, "quick"), scored.err
+    assert both("score", "--rubric", "first", "--judge", "none", "--completion", "-", stdin="One.").code == 3
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    assert len(both("verdicts", "list", "--job", 1, "--json").lines) == 3

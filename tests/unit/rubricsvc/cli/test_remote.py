@@ -22,7 +22,6 @@ NOT_YET = {
     "labels": "export import",
     "rubrics": "diff generate import propose test",
     "runs": "preflight start sweep",
-    "score": "",
 }
 """Commands that still need the database; the list may only shrink."""
 
