@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.settings import get_settings
-from rubricsvc.store.session import open_database
+from rubricsvc.store.session import Database
 from tests.cli import Cli, Ran
 from tests.scripted_server import scripted_server, text_reply
 from tests.service_process import running
@@ -20,7 +20,7 @@ Both = Callable[..., Ran]
 @pytest.fixture
 def both(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
     """Run a command here and at a service of the same database; what it prints must be the same."""
-    db = open_database(get_settings().database_url)
+    db = Database(get_settings().database_url)
     with running(db) as url:
 
         def run(*args: object, stdin: str = "", only_there: bool = False) -> Ran:
