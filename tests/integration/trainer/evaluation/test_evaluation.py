@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from threading import Event
 from typing import Any
 
@@ -23,6 +24,7 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task, tasks_of_step
 from trainer.evaluation import FOLDER, LINES, Evaluation, Evaluator, read_baselines, run_baselines, saved_best
 from trainer.loop import sample_tasks, train
+from trainer.monitors.measures import measures
 from trainer.policies.policy import Policy
 from trainer.recording import History, Metrics
 from trainer.recording import read as read_metrics
@@ -233,3 +235,15 @@ def test_baselines_continue_where_they_were_stopped(tmp_path: Path) -> None:
     assert checkpoint.steps(trained)[-1] == 8
     assert json.loads((trained / "config.json").read_text())["algorithm"] == "best_of_n_supervised"
     assert baselines(config) == lines
+
+
+def test_evaluation_records_the_monitors_of_each_prompt() -> None:
+    """Of its sampled completions alone, not of the greedy one."""
+    found = evaluator(eval_config(steps=2)).evaluate(tiny_policy(), 0)
+    monitors = found.line["monitors"]
+    for place in range(len(HELD_OUT)):
+        own = [one for one in found.completions if one.prompt == place and not one.greedy]
+        assert monitors["completions/mean_length"][place] == pytest.approx(fmean(one.tokens for one in own))
+        repeated = fmean(measures("", one.completion.text)["repetition"] for one in own)
+        assert monitors["monitors/repetition"][place] == pytest.approx(repeated)
+    assert {len(values) for values in monitors.values()} == {len(HELD_OUT)}

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.collections import index as collections
-from rubricsvc.collections.index import MAX_PART_CHARS, Collection, FaultyDocuments, Link, Page, split
+from rubricsvc.collections.index import MAX_PART_CHARS, Collection, FaultyDocuments, Link, NearCopies, Page, split
 from rubricsvc.collections.sources import MAX_DOCUMENT_BYTES, HtmlText, python_pages, read
+from rubricsvc.core.fingerprint import shingles
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 
 OPENED = ExitStack()
@@ -224,3 +227,23 @@ def test_read_takes_lines_of_json(tmp_path: Path) -> None:
 def test_html_text_fails_on_no_page(text: str) -> None:
     page = HtmlText(text)
     assert all(0 <= start < end <= len(page.text) for start, end, _ in page.links)
+
+
+WORDS = [f"word{number}" for number in range(200)]
+SECTION, REST = " ".join(WORDS[:60]), " ".join(WORDS[60:])
+
+
+def test_near_copies_have_most_of_a_page_or_are_mostly_in_it(tmp_path: Path) -> None:
+    pages = [
+        Page("section", "Section", SECTION),
+        Page("chapter", "Chapter", f"Before. {SECTION.upper()}! {REST}"),
+        Page("quoting", "Quoting", f"{' '.join(WORDS[:20])} {' '.join(reversed(WORDS))}"),
+        Page("marks", "Marks", "*** !!!"),
+    ]
+    collections.add(tmp_path, "docs", pages, FaultyDocuments(), source="a test")
+    with collections.Collection(tmp_path, "docs") as docs:
+        copies = NearCopies(docs)
+    assert copies.of("section") == {"chapter"}
+    assert (copies.count(shingles(SECTION)), copies.count(shingles("nowhere"))) == (2, 0)
+    assert copies.of("chapter") == {"section"}
+    assert copies.of("quoting") == copies.of("marks") == copies.of("absent") == frozenset()

@@ -1,12 +1,16 @@
-"""Invisible characters in files of rubrics."""
+"""Invisible characters in files of rubrics, files of completions, and the data in shared/."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 from rubricsvc.core.rubric import Ordinal
-from rubricsvc.formats import load
+from rubricsvc.formats import InputFile, detect, dump, load
+from rubricsvc.formats.record import CompletionLine, kind_of, read_completion
+from rubricsvc.formats.writing import WRITERS
 from tests.unit.rubricsvc.formats.test_load import only_error, write
 
 
@@ -61,3 +65,110 @@ def test_load_refuses_a_rubric_that_is_invalid_without_its_invisible_characters(
     levels = [{"label": "good", "value": 0}, {"label": "good\u3164", "value": 1}]
     data = {"criteria": [{"text": "Says why.", "scale": {"kind": "ordinal", "levels": levels}}]}
     assert only_error(write(tmp_path, "r.jsonl", json.dumps(data) + "\n")).code == "invisible"
+
+
+def read_all(path: Path, text: str) -> tuple[list[CompletionLine], InputFile]:
+    path.write_text(text)
+    file = InputFile(path)
+    return [line for line, _ in file.parse(read_completion)], file
+
+
+def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
+    texts = [
+        '{"prompt": "Q", "completion": "A", "policy": "p", "step": 3, "sampling": {"temperature": 1}, "id": "x"}',
+        '{"prompt_id": 7, "text": ""}',
+        '{"prompt_id": "ext", "messages": [{"role": "assistant", "content": "last"}]}',
+    ]
+    lines, file = read_all(tmp_path / "c.jsonl", "\n".join(texts))
+    assert not file.errors.count
+    texts = [line.completion.text for line in lines]
+    refs = [line.prompt_id for line in lines]
+    assert texts == ["A", "", "last"]
+    assert refs == [None, 7, "ext"]
+    assert kind_of(InputFile(tmp_path / "c.jsonl").first()) == "completions"
+
+
+def test_read_reports_invalid_lines(tmp_path: Path) -> None:
+    for line, path, code in [
+        ('{"completion": "A"}', "", "missing"),
+        ('{"prompt": "Q", "prompt_id": 1, "completion": "A"}', "", "missing"),
+        ('{"prompt": "Q"}', "", "missing"),
+        ('{"prompt": "Q", "completion": "A", "text": "B"}', "", "missing"),
+        ('{"prompt": "Q", "completion": 5}', "completion", "string_type"),
+        ('{"prompt": "Q", "completion": "A", "step": 1.5}', "step", "int_type"),
+        ('{"prompt_id": true, "completion": "A"}', "prompt_id", "int_type"),
+        ('{"prompt": "Q", "completion": "A", "polcy": "x"}', "polcy", "extra_forbidden"),
+        ('{"prompt": "Q", "messages": [{"role": "assistant"}]}', "messages[0].content", "missing"),
+        (
+            '{"prompt": "Q", "messages": [{"role": "assistant", "content": "", "tool_calls": [{"name": 3}]}]}',
+            "messages[0].tool_calls[0].name",
+            "string_type",
+        ),
+        ('"x"', "", "dict_type"),
+    ]:
+        lines, file = read_all(tmp_path / "c.jsonl", line)
+        assert lines == []
+        assert (1, path, code) in [(error.line, error.path, error.code) for error in file.errors.errors]
+
+
+def test_read_accepts_messages_of_openai(tmp_path: Path) -> None:
+    text = """{"prompt": "Q", "messages": [
+      {"role": "assistant", "content": null, "refusal": null, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "search", "arguments": "{\\"q\\": 1}"}}]},
+      {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "hit"}]},
+      {"role": "assistant", "content": "Done."}]}""".replace("\n", "")
+    (line,), file = read_all(tmp_path / "c.jsonl", text)
+    assert not file.errors.count
+    completion = line.completion
+    assert completion.text == "Done."
+    assert [message.text for message in completion.messages] == ['[calls search({"q": 1})]', "hit", "Done."]
+
+
+RUBRICS = {
+    "biggen": "biggen_bench/instances.jsonl",
+    "cherrl": "cherrl_reward_hacking/rollouts.jsonl",
+    "deep_research_bench": "deep_research_bench",
+    "deepscholar": "deepscholar_bench/gt_nuggets_outputs",
+    "evalbiasbench": "evalbiasbench/pairs.jsonl",
+    "gsm8k": "gsm8k/example_model_solutions.jsonl",
+    "healthbench": "healthbench_val500/healthbench_val.jsonl",
+    "hellobench": "hellobench/queries/*.jsonl",
+    "ifeval": "if*/I*_test.jsonl if*/input_data.jsonl",
+    "llmbar": "llmbar/LLMBar/*/*.json llmbar/LLMBar/*/*/dataset.json",
+    "paperbench": "paperbench/*/*.json",
+    "scholarqa": "scholarqabench/*.jsonl scholarqabench/human_answers.json",
+    "truthfulqa": "truthfulqa_human/*.jsonl",
+    "writingbench": "writingbench/*.jsonl",
+}
+"""Files by format. The other files of the folders have no rubrics: documents, judges' scores, statistics."""
+COUNTS = {
+    "llmbar/LLMBar/Natural/dataset.json": 200,
+    "evalbiasbench/pairs.jsonl": 58,
+    "gsm8k/example_model_solutions.jsonl": 2248,
+    "cherrl_reward_hacking/rollouts.jsonl": 90,
+    "truthfulqa_human/finetune_truth.jsonl": 15837,
+    "healthbench_val500/healthbench_val.jsonl": 257,
+    "ifeval/input_data.jsonl": 541,
+}
+"""Records of some files."""
+SKIPS_INVALID = {"human_answers.json"}
+"""Has NaN, which is no JSON."""
+
+
+@pytest.mark.parametrize("name", RUBRICS)
+def test_load_reads_every_public_set(name: str, shared_data: Path, tmp_path: Path) -> None:
+    paths = [path for pattern in RUBRICS[name].split() for path in sorted(shared_data.glob(pattern))]
+    assert paths
+    for number, path in enumerate(paths):
+        assert path.name in SKIPS_INVALID or detect(InputFile(path)) == name
+        records = load(path, name, skip_invalid=path.name in SKIPS_INVALID)
+        rubrics = [record for record in records if record.rubric is not None]
+        assert len(records) == COUNTS.get(str(path.relative_to(shared_data)), len(records) or 1)
+        if name not in WRITERS or not rubrics:
+            continue
+        out = tmp_path / f"{number}.jsonl"
+        lost = dump(rubrics, out, name)
+        assert not lost.fields
+        again = load(out, name)
+        assert [record.rubric for record in again] == [record.rubric for record in rubrics]
+        assert [record.prompt for record in again] == [record.prompt for record in rubrics]

@@ -1,10 +1,12 @@
-"""Samples are stored once for each prompt, settings and number."""
+"""Samples are stored once for each prompt, settings and number; the best rollouts come first."""
 
 from __future__ import annotations
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.store import completions
+from rubricsvc.services.runs import Runs
+from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
+from tests.recorded_run import new_run, run_step
 from tests.rows import add_completion
 
 SETTINGS = Completion(policy="p", sampling={"model": "m", "temperature": 1.0, "seed": None})
@@ -25,3 +27,17 @@ def test_add_samples_stores_each_number_once(each_db: Database) -> None:
         )
         again = [(one, cut_off), (one, sample(2, "b")), (two, sample(1, "c")), (one, sample(7, "colder"))]
         assert len(completions.add_samples(session, again)) == 3
+
+
+def test_best_rollouts_are_those_with_the_highest_rewards_newest_first(each_db: Database) -> None:
+    """Rollouts without a reward, and those of other runs, do not count."""
+    store = Runs(each_db)
+    for key in ("first", "second"):
+        store.create(new_run(key))
+    for step, reward in enumerate((0.2, 0.9, None, 0.9), 1):
+        store.record(1, run_step(step, reward=reward))
+    store.record(2, run_step(1, reward=1.0))
+    with each_db.read() as session:
+        best = runs.rollouts(session, 1, limit=5, best=True)
+        assert [(row.step, row.reward) for row in best] == [(4, 0.9), (4, 0.9), (2, 0.9), (2, 0.9), (1, 0.2)]
+        assert best[0].id > best[1].id and best[0].rubric.ref
