@@ -28,15 +28,12 @@ def write(path: Path, count: int) -> None:
 
 def imported(path: Path, database: Path) -> int:
     """Import the file as `rubricsvc rubrics import` does; return the number of rubrics."""
-    from rubricsvc.formats import InputFile
-    from rubricsvc.queries import ImportQuery
-    from rubricsvc.services.importing import RECORDS, Imports
+    from rubricsvc.services.importing import Imports
     from rubricsvc.store.session import Database
     from workers import checks
 
     db = Database(f"sqlite:///{database}")
-    with db.write() as session:
-        result = Imports(db, check=checks.validate).read_in(session, InputFile(path), ImportQuery(), kinds=(RECORDS,))
+    result = Imports(db, check=checks.validate).create(path)
     db.close()
     return result.new["rubrics"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -176,10 +176,16 @@ class LabelFilters(Paging):
     job_id: Id | None = Field(None, description="Filter by the completions of a job.")
 
 
+ImportNoun = Literal["rubrics", "prompts", "completions", "labels"]
+
+
 class ImportQuery(BaseModel):
     """Parameters of an import."""
 
     name: Name = Field("file", description="File name; its ending selects YAML, JSON, JSONL or CSV.")
+    noun: ImportNoun | None = Field(
+        None, description="What is wanted of the file; by default all. Completions are imported without rubrics."
+    )
     format: Name | None = Field(None, description="A format of docs/formats.md; detected by default.")
     rubric_name: Name | None = Field(None, description="Name of the rubric, for a file with one.")
     min_coverage: float | None = Field(None, ge=0, le=1, description="Set it in all rubrics of the file.")

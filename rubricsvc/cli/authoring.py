@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +11,15 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import local_service
-from rubricsvc.cli.importing import By, Format, find_stored, input_file, print_problems, targets_of
+from rubricsvc.cli.importing import (
+    By,
+    Format,
+    find_stored,
+    import_file,
+    input_file,
+    print_problems,
+    targets_of,
+)
 from rubricsvc.cli.jobs import Wait, end
 from rubricsvc.cli.models import ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
@@ -26,6 +33,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
+from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import request
 from workers import checks
@@ -102,9 +110,10 @@ def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool,
         hint = error.hint
     errors = source.errors
     if as_json:
-        show([*map(asdict, errors.errors), *(asdict(one) | {"note": True} for one in errors.notes)], True)
+        show([*map(dict, errors.errors), *(dict(one) | {"note": True} for one in errors.notes)], True)
         return bool(errors.count), records
-    print_problems(errors)
+    print_problems("note:", errors.notes, errors.note_count)
+    print_problems("error:", errors.errors, errors.count)
     invalid = f"{errors.invalid} invalid: {counted(errors.count, 'error')}" if errors.count else "no errors"
     echo(f"{counted(len(records), 'valid record')}, {invalid}")
     if hint:
@@ -210,7 +219,7 @@ def generate(
             "research": Research(collection=collection) if collection is not None else None,
         }
         if file is not None:
-            fields["prompts"] = tuple(local.imports.prompts(input_file(file)))
+            fields["prompts"] = tuple(import_file(local, file, ImportQuery(noun="prompts")).prompt_ids)
         end(local, local.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
 
 

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from rubricsvc.cli import output
+from rubricsvc.cli.importing import print_problems
 from rubricsvc.cli.output import Json, echo, print_data, show
 from rubricsvc.collections import index as collections
 from rubricsvc.collections import sources
-from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
+from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.settings import get_settings
 
 app = output.group("Collections of documents, to search and to quote.")
@@ -46,8 +47,7 @@ def add(
     if path is not None:
         pages, source = sources.read(path, faults, encoding=encoding), str(path.resolve())
     elif debian is not None:
-        pages = sources.read_package(debian, faults, encoding=encoding)
-        source = f"Debian package {debian}"
+        pages, source = sources.read_package(debian, faults, encoding=encoding), f"Debian package {debian}"
     else:
         listed = sources.python_pages()
         pages, source = sources.Pages(len(listed), listed), f"pydoc_data.topics of Python {platform.python_version()}"
@@ -61,10 +61,7 @@ def add(
                     bar.update(number, max(number, pages.total), "")
 
         info = collections.add(folder, name, counted(), faults, source=source, **options)
-    for message in faults.messages:
-        echo(f"skipped {message}")
-    if faults.count > len(faults.messages):
-        echo(f"… and {faults.count - len(faults.messages)} more")
+    print_problems("skipped", faults.messages, faults.count)
     show(info._asdict() | {"skipped": faults.count}, as_json)
 
 
@@ -79,11 +76,8 @@ def show_(
     if name is None:
         rows = []
         for one in collections.names(folder):
-            try:
-                with collections.Collection(folder, one) as collection:
-                    rows.append(collection.info._asdict())
-            except RubricsvcError as error:
-                echo(f"warning: left out: {error}; {error.hint}")
+            with collections.Collection(folder, one) as collection:
+                rows.append(collection.info._asdict())
         empty = "no collections; add one with `rubricsvc collections add NAME PATH`"
         show([row if as_json else row | {"digest": row["digest"][:12]} for row in rows], as_json, empty=empty)
         return

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rubricsvc.cli.commands import command, every_row, service
-from rubricsvc.cli.importing import File, Format, import_and_report, prompts_of
+from rubricsvc.cli.importing import File, Format, import_and_report, import_file
 from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import (
     MAX_SEED,
@@ -31,7 +31,6 @@ from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Sampling
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.queries import CompletionFilters, ImportQuery
-from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from workers.authoring.completions import CompletionSampler, SamplingResult
 
 app = group("Completions of prompts.")
@@ -45,7 +44,7 @@ def import_(query: ImportQuery, file: File, format: Format = None, as_json: Json
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    import_and_report(file, query, as_json, kinds=(RECORDS, COMPLETIONS), with_rubrics=False)
+    import_and_report(file, query.model_copy(update={"noun": "completions"}), as_json)
 
 
 @command(app, "show")
@@ -104,8 +103,10 @@ def generate(
             prompt=lambda id_: s.prompts.get(id_).prompt,
             store=lambda new: len(s.completions.add_samples(completions=tuple(new)).ids),
         )
-        listed = (one.id for one in every_row(s.prompts.page)) if prompts is None else prompts_of(s, prompts)
-        ids = list(islice(listed, limit))
+        if prompts is None:
+            ids = [one.id for one in islice(every_row(s.prompts.page), limit)]
+        else:
+            ids = import_file(s, prompts, ImportQuery(noun="prompts")).prompt_ids[:limit]
         if not ids:
             raise InvalidError("no prompts", hint="name a file with --prompts, or import it: rubricsvc rubrics import")
         if asked.engine == "openai_http":

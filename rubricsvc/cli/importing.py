@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from rubricsvc.cli.commands import local_service, service
-from rubricsvc.cli.output import counted, echo, shorten, show
+from rubricsvc.cli.commands import service
+from rubricsvc.cli.output import echo, fields_of, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import FORMATS, InputFile, Record, stream
-from rubricsvc.formats.record import FieldError, FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
-from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.local import LocalService
 
 if TYPE_CHECKING:
@@ -29,15 +27,8 @@ File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=Fals
 Format = Annotated[str | None, typer.Option(help=f"labels, completions, {', '.join(FORMATS)}.", show_default="auto")]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
 
-MOST_NAMES = 5
-"""Rubrics that are named outside of --json."""
-MOST_NOTES = 20
-"""Notes that are printed."""
-_UNAPPROVED = {
-    "draft": ("a draft; submit it for review", "submit"),
-    "in_review": ("in review; approve it", "approve"),
-    "retired": ("retired; approve it again", "approve"),
-}
+MOST_LISTED = 20
+"""Notes, and rubrics that are not approved, that are printed."""
 
 
 def input_file(file: str) -> InputFile:
@@ -48,69 +39,55 @@ def input_file(file: str) -> InputFile:
         return InputFile(file)
     if sys.stdin.isatty():
         echo("reading from the terminal; end with Ctrl-D")
-    return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
+    return InputFile("stdin", stream=sys.stdin.buffer)
 
 
-def import_file(s: LocalService | Client, file: str, query: ImportQuery) -> ImportedFile:
-    """Import records or completions in one transaction; print the problems of the file to stderr."""
+def import_file(s: LocalService | Client, file: str, query: ImportQuery, mapping: Path | None = None) -> ImportedFile:
+    """Import a file, or stdin, in one transaction, and print what was skipped or left out to stderr."""
     source = input_file(file)
-    if isinstance(s, LocalService):
-        done, errors = s.imports.read(source, query, kinds=(RECORDS, COMPLETIONS)), source.errors
+    if mapping is None:
+        done = s.imports.create(source.stream or source.path, query.model_copy(update={"name": source.name}))
+    elif isinstance(s, LocalService):
+        source.mapping = mapping
+        done = s.imports.create(source, query)
     else:
-        done = s.imports.create(source.stream or source.path, **query.model_dump(exclude_unset=True))
-        skipped, notes = ([FieldError(done.file, **dict(one)) for one in some] for some in (done.skipped, done.notes))
-        errors = FileErrors(errors=skipped, count=done.skipped_count, notes=notes, note_count=len(notes))
-    report(done, errors)
+        hint = "run it on the service's machine, without RUBRICSVC_URL"
+        raise InvalidError("a remote service reads no file by a --mapping", hint=hint)
+    report(done)
     return done
 
 
-def prompts_of(s: LocalService | Client, file: str) -> list[int]:
-    """Store the prompts of a file, and nothing else of it; return their ids in the file's order."""
-    given = [(one.prompt, one.id) for one in stream(input_file(file)) if one.prompt is not None]
-    return list(dict.fromkeys(s.prompts.add(prompt=prompt, external_id=id_).id for prompt, id_ in given))
-
-
 def import_and_report(
-    file: str, query: ImportQuery, as_json: bool, *, kinds: Collection[str], by: str | None = None, **options: Any
+    file: str, query: ImportQuery, as_json: bool, *, by: str | None = None, mapping: Path | None = None
 ) -> None:
-    """Import a file in one transaction, and print what was imported; for ``options`` see `Imports.read`."""
-    source = input_file(file)
-    with local_service(by) as local:
-        done = local.imports.read(source, query, kinds=kinds, **options)
-    report(done, source.errors)
-    if as_json:
-        show(done, as_json)
-        return
-    more = [f"and {len(done.rubrics) - MOST_NAMES} more"] * (len(done.rubrics) > MOST_NAMES)
-    data: dict[str, Any] = {"new": done.new, "existing": done.existing, "rubrics": [*done.rubrics[:MOST_NAMES], *more]}
-    show(data | ({"skipped_records": done.skipped_records} if done.skipped_records else {}))
+    """Import a file in one transaction, and print what was imported."""
+    with service(by) as s:
+        done = import_file(s, file, query, mapping)
+    about = fields_of(done, "new", "existing") | {"rubrics": shorten(", ".join(done.rubrics), 200)}
+    show(done if as_json else about | {"skipped_records": done.skipped_records or None}, as_json)
 
 
-def print_problems(errors: FileErrors, what: str = "error:") -> None:
-    """Print the notes on the records of a file, and its errors, to stderr."""
-    notes = ("note:", "more note", errors.notes[:MOST_NOTES], errors.note_count)
-    for word, noun, listed, count in (notes, (what, "more error", errors.errors, errors.count)):
-        for one in listed:
-            echo(f"{word} {one}")
-        if count > len(listed):
-            echo(f"… and {counted(count - len(listed), noun)}")
+def print_problems(word: str, listed: Sequence[object], count: int) -> None:
+    """Print the errors in a file, or the first of the notes on its records, to stderr."""
+    for one in listed:
+        echo(f"{word} {one}")
+    if count > len(listed):
+        echo(f"… and {count - len(listed)} more")
 
 
-def report(done: ImportedFile, errors: FileErrors) -> None:
+def report(done: ImportedFile) -> None:
     """Print the problems of the file, and what was not imported, to stderr."""
-    print_problems(errors, "skipped")
+    print_problems("note:", done.notes[:MOST_LISTED], done.note_count)
+    print_problems("skipped", done.skipped, done.skipped_count)
     if done.omitted_labels:
         echo(f"{done.omitted_labels} labels left out; import them with their rubrics: `rubricsvc labels import`")
     for ref, newest in done.superseded.items():
         echo(f"{ref} has this content already, and version {newest} is the newest; refer to it as {ref}")
-    for ref, state in list(done.not_approved.items())[:MOST_NAMES]:
-        what, action = _UNAPPROVED[state]
-        echo(f"{ref} is {what} with `rubricsvc rubrics review {ref} {action}`")
-    if (more := len(done.not_approved) - MOST_NAMES) > 0:
+    for ref, state in list(done.not_approved.items())[:MOST_LISTED]:
+        action = "submit" if state == "draft" else "approve"
+        echo(f"{ref} is not approved ({state}): {action} it with `rubricsvc rubrics review {ref} {action}`")
+    if (more := len(done.not_approved) - MOST_LISTED) > 0:
         echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics show --state draft`")
-    if not any(done.new.values()):
-        nouns = [counted(n, noun.removesuffix("s")) for noun, n in done.existing.items() if n]
-        echo(f"{done.file}: {', '.join(nouns) or 'nothing'}, all stored before")
 
 
 class RubricTarget(NamedTuple):

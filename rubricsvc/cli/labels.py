@@ -10,7 +10,6 @@ from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import File, Format, import_and_report
 from rubricsvc.cli.output import Json, Out, group, open_output, print_json, show
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
-from rubricsvc.services.importing import LABELS, RECORDS
 
 app = group("Labels: people's verdicts, to compare judges with.")
 verdicts = group("Verdicts of judges, by criterion.")
@@ -31,7 +30,7 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    import_and_report(file, query, as_json, kinds=(RECORDS, LABELS))
+    import_and_report(file, query.model_copy(update={"noun": "labels"}), as_json)
 
 
 @command(app, without=("after", "limit"))

@@ -22,7 +22,6 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
-from rubricsvc.services.importing import RECORDS
 from rubricsvc.services.versions import changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -32,7 +31,7 @@ MOST_ROWS = 20
 RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest approved version), name@version, digest, or a file.")]
 
 
-@command(app, "import", without=("name", "replace_labels"))
+@command(app, "import", without=("name", "noun", "replace_labels"))
 def import_(
     query: ImportQuery,
     file: File,
@@ -48,7 +47,7 @@ def import_(
     A file is imported whole or not at all. Importing it again changes nothing. If the --parent has been edited already,
     the rubric is kept as a draft, and the error says what both edits change.
     """
-    import_and_report(file, query, as_json, kinds=(RECORDS,), by=by, mapping=mapping)
+    import_and_report(file, query.model_copy(update={"noun": "rubrics"}), as_json, by=by, mapping=mapping)
 
 
 @command(app, "show")

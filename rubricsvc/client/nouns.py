@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
-from rubricsvc.client.transport import Bound, C, Noun, P, endpoint, method, ref_endpoint
+from rubricsvc.client.transport import C, Noun, endpoint, method, ref_endpoint
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
+from rubricsvc.errors import FormatError
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.base import request
@@ -222,34 +223,31 @@ class Runs(Noun[C]):
         await self.request("DELETE", f"runs/{run_id}")
 
 
-def _importer(
-    fields: Callable[P, object],
-) -> Bound[
-    Callable[Concatenate[str | Path | BinaryIO, P], schemas.ImportedFile],
-    Callable[Concatenate[str | Path | BinaryIO, P], Coroutine[Any, Any, schemas.ImportedFile]],
-]:
+class Imports(Noun[C]):
+    """Methods of ``client.imports``."""
+
+    @method
     async def create(
-        self: Noun[Any], file: str | Path | BinaryIO, /, *_: P.args, **params: P.kwargs
+        self, source: str | Path | BinaryIO, query: queries.ImportQuery | None = None, /, **fields: Any
     ) -> schemas.ImportedFile:
         """Import a file of any format of docs/formats.md (but no folder), whole or not at all.
+
+        The source is its path, or a stream of its bytes; how it is read is an `ImportQuery`, or its fields.
 
         Raises:
             FormatError: the file is invalid; ``errors`` lists what is wrong with it.
         """
-        query: dict[str, object] = dict(params)
-        if isinstance(file, str | Path):
-            content, query = Path(file).read_bytes(), {"name": Path(file).name, **query}
+        params = (query or request(queries.ImportQuery, **fields)).model_dump(exclude_unset=True)
+        if isinstance(source, str | Path):
+            params |= {"name": Path(source).name}
+            try:
+                content = Path(source).read_bytes()
+            except OSError as error:
+                hint = "check the path; a folder is imported on the service's machine"
+                raise FormatError(f"{source}: cannot be read: {error.strerror}", hint=hint) from None
         else:
-            content = file.read()
-        return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=query)
-
-    return Bound(create)
-
-
-class Imports(Noun[C]):
-    """Methods of ``client.imports``."""
-
-    create = _importer(queries.ImportQuery)
+            content = source.read()
+        return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=params)
 
 
 LARGE_BODY = 8 * 2**20

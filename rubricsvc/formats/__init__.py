@@ -25,7 +25,6 @@ from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.mapping import FORMATS, Reader
 from rubricsvc.formats.record import (
     FIELDS,
-    FieldError,
     InvalidFileError,
     Record,
     RubricCheck,
@@ -35,10 +34,10 @@ from rubricsvc.formats.record import (
     rubric_errors,
 )
 from rubricsvc.formats.writing import Losses, dump
+from rubricsvc.schemas.base import FileProblem
 
 __all__ = [
     "FORMATS",
-    "FieldError",
     "InputFile",
     "InvalidFileError",
     "Losses",
@@ -61,8 +60,8 @@ AUTO = "auto"
 class Records(list[Record]):
     """The records of a file, the errors of those that were ``skipped``, and ``notes`` on the others."""
 
-    skipped: list[FieldError]
-    notes: list[FieldError]
+    skipped: list[FileProblem]
+    notes: list[FileProblem]
 
 
 def load(
@@ -80,19 +79,14 @@ def load(
         InvalidFileError: the file is invalid (``.errors`` lists what is wrong), missing, or of an unknown format.
         InvalidError: the format does not exist.
     """
-    file = InputFile(path)
-    records = Records(stream(file, format, mapping=mapping, skip_invalid=skip_invalid))
+    file = InputFile(path, mapping=mapping)
+    records = Records(stream(file, format, skip_invalid=skip_invalid))
     records.skipped, records.notes = file.errors.errors, file.errors.notes
     return records
 
 
 def stream(
-    file: InputFile,
-    format: str | None = None,
-    *,
-    mapping: str | Path | None = None,
-    skip_invalid: bool = False,
-    check: RubricCheck | None = None,
+    file: InputFile, format: str | None = None, *, skip_invalid: bool = False, check: RubricCheck | None = None
 ) -> Iterator[Record]:
     """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
@@ -100,12 +94,12 @@ def stream(
     stored, and an InvalidError that it raises is an error of the record.
     """
     given_format = format if format != AUTO else None
-    if mapping is not None and given_format is not None:
+    if file.mapping is not None and given_format is not None:
         raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
-    name = "" if mapping is not None else given_format or detect(file)
-    if mapping is None and name not in FORMATS:
+    name = "" if file.mapping is not None else given_format or detect(file)
+    if file.mapping is None and name not in FORMATS:
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
-    reader = Reader(mapping) if mapping is not None else FORMATS[name]
+    reader = Reader(file.mapping) if file.mapping is not None else FORMATS[name]
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
     for given in file.parse(read) if name == "native" else reader.read(file):

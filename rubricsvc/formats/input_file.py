@@ -25,7 +25,8 @@ from pydantic import ValidationError
 
 from rubricsvc.core.strict_json import JsonError, check_storable, has_more_values, json_of, parse
 from rubricsvc.core.validation_messages import FieldPath, field_messages
-from rubricsvc.formats.record import Entry, FieldError, FileErrors, InvalidFileError, Location, RubricCheck, file_error
+from rubricsvc.formats.record import Entry, FileErrors, InvalidFileError, Location, RubricCheck, file_error
+from rubricsvc.schemas.base import FileProblem
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ MAX_YAML = 1_000_000
 ROWS = 1000
 """Rows of Parquet that are in memory."""
 
-Document = tuple[Any, Location, list[FieldError]]
+Document = tuple[Any, Location, list[FileProblem]]
 """One record as plain data, where it is, and its errors as a text."""
 
 
@@ -179,7 +180,7 @@ def read_parquet(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterato
                 number += 1
                 location = Location(file, number)
                 try:
-                    data, errors = _without_nulls(row), list[FieldError]()
+                    data, errors = _without_nulls(row), list[FileProblem]()
                     check_storable(data)
                 except (JsonError, TypeError, ValueError) as error:
                     data, errors = {}, [location.error("unstorable", str(error))]
@@ -270,7 +271,7 @@ class _YamlBuilder:
 
     file: str
     positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
-    errors: list[FieldError] = field(default_factory=list)
+    errors: list[FileProblem] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
     _aliased: int = 0
 
@@ -346,7 +347,8 @@ class InputFile:
 
     With a ``stream``, which has its bytes, only the ending of its path counts. Messages call it ``name``, by default
     its path. A document, or a line of JSONL, may have ``max_values`` keys and values, and the file ``max_records``
-    records (JSONL: lines). ``check`` is called with each rubric. With ``given``, its records, it need not exist.
+    records (JSONL: lines). ``check`` is called with each rubric. With ``given``, its records, it need not exist. A
+    ``mapping`` is a mapping file, instead of a format.
     """
 
     at: InitVar[str | Path]
@@ -356,6 +358,7 @@ class InputFile:
     max_values: int | None = None
     max_records: int | None = None
     check: RubricCheck | None = None
+    mapping: str | Path | None = None
     given: InitVar[Iterator[Entry] | None] = None
 
     def __post_init__(self, at: str | Path, given: Iterator[Entry] | None) -> None:

@@ -25,6 +25,7 @@ from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample
 from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import FormatError, InvalidError, cut
+from rubricsvc.schemas.base import FileProblem
 
 MAX_LISTED = 20
 """Errors in the message of an exception."""
@@ -55,7 +56,7 @@ class Location:
         """Return the file and the line."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
-    def error(self, code: str, message: str, path: FieldPath = ()) -> FieldError:
+    def error(self, code: str, message: str, path: FieldPath = ()) -> FileProblem:
         """Return an error in a field, at its position or that of the closest field around it."""
         for length in range(len(path), 0, -1):
             if (origin := self.origins.get(path[:length])) is not None:
@@ -66,42 +67,21 @@ class Location:
             full = full[:-1]
         line, column = self.positions.get(full, (self.line, self.column))
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-        return FieldError(self.file, line, column, cut(steps.removeprefix("."), 200), code, cut(message, 600))
-
-
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One error in a file. ``path`` is like ``criteria[2].weight``; empty for a whole record.
-
-    ``code`` is stable: an error type of pydantic (``missing``, ``float_type``, …) or one of those in docs/formats.md.
-    """
-
-    file: str
-    line: int | None
-    column: int | None
-    path: str
-    code: str
-    message: str
-
-    @property
-    def location(self) -> str:
-        """``file``, ``file:line`` or ``file:line:column``."""
-        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-
-    def __str__(self) -> str:
-        return ": ".join(filter(None, (self.location, self.path, self.message)))
+        path_ = cut(steps.removeprefix("."), 200)
+        return FileProblem(file=self.file, line=line, column=column, path=path_, code=code, message=cut(message, 600))
 
 
 class InvalidFileError(FormatError):
     """The file has these ``errors``; nothing of it was used."""
 
-    def __init__(self, errors: Sequence[FieldError], count: int | None = None, *, hint: str = _SKIP) -> None:
+    def __init__(self, errors: Sequence[FileProblem], count: int | None = None, *, hint: str = _SKIP) -> None:
         lines = [str(error) for error in errors[:MAX_LISTED]]
         count = count or len(errors)
         if count > len(lines):
             lines.append(f"… and {count - len(lines)} more")
         head = f"{count} errors in {errors[0].file}:\n  " if count > 1 else ""
-        super().__init__(head + "\n  ".join(lines), hint=hint, path=errors[0].location)
+        place = errors[0].model_copy(update={"path": "", "message": ""})
+        super().__init__(head + "\n  ".join(lines), hint=hint, path=str(place))
         self.errors = errors
 
 
@@ -114,13 +94,13 @@ class FileErrors:
     """
 
     limit: float = math.inf
-    errors: list[FieldError] = field(default_factory=list)
-    notes: list[FieldError] = field(default_factory=list)
+    errors: list[FileProblem] = field(default_factory=list)
+    notes: list[FileProblem] = field(default_factory=list)
     note_count: int = 0
     count: int = 0
     invalid: int = 0
 
-    def add(self, *errors: FieldError, notes: Sequence[FieldError] = ()) -> None:
+    def add(self, *errors: FileProblem, notes: Sequence[FileProblem] = ()) -> None:
         """Add the errors of one record, or the notes of a valid one.
 
         Raises:
@@ -249,11 +229,11 @@ class Entry:
     location: Location
     name: str = ""
     number: int = 1
-    errors: list[FieldError] = field(default_factory=list)
+    errors: list[FileProblem] = field(default_factory=list)
     check: RubricCheck | None = None
     is_csv: bool = False
-    notes: list[FieldError] = field(default_factory=list)
-    seen: set[FieldError] = field(default_factory=set)
+    notes: list[FileProblem] = field(default_factory=list)
+    seen: set[FileProblem] = field(default_factory=set)
 
     def add(self, code: str, message: str, path: FieldPath = (), *, note: bool = False) -> None:
         """Add an error in the field ``path``; with ``note``, a note on it: the record is valid."""
@@ -576,7 +556,7 @@ def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tu
     return tuple(examples) or None
 
 
-def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
+def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FileProblem]:
     """Yield the errors in the formula and in the checks of a rubric with valid fields."""
     try:
         reward.check_formula(rubric)

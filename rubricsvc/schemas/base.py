@@ -74,14 +74,19 @@ class Page(Wire, Generic[Data]):
         return iter(self.data)
 
 
-class FileProblem(Wire):
-    """One error in an imported file: where it is, a stable ``code``, and a message."""
+class FileProblem(Wire, frozen=True):
+    """One error in a file: where it is, a stable ``code``, and a message."""
 
+    file: str = Field("", description="Name of the file.")
     line: int | None = Field(description="Line in the file.")
     column: int | None = Field(description="Column in the line.")
     path: str = Field(description="The field, like criteria[2].weight; empty for a whole record or file.")
-    code: str = Field(description="Stable code of the error.")
+    code: str = Field(description="An error type of pydantic, such as missing, or one of docs/formats.md.")
     message: str = Field(description="What is wrong.")
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return ": ".join(filter(None, (place, self.path, self.message)))
 
 
 class Problem(Wire):
@@ -118,6 +123,7 @@ class ImportedFile(Wire):
     file: str = Field("", description="Name of the file.")
     new: dict[str, int] = Field({}, description="Rows that were added, by noun.")
     existing: dict[str, int] = Field({}, description="Rows that existed before, by noun.")
+    prompt_ids: list[int] = Field([], description="Ids of the prompts.")
     rubric_ids: list[int] = Field([], description="Ids of the rubric versions.")
     rubrics: list[str] = Field([], description="The rubrics as name@version.")
     new_rubrics: list[str] = Field([], description="Those that were added.")
@@ -128,12 +134,11 @@ class ImportedFile(Wire):
     label_ids: list[int] = Field([], description="Ids of the labels.")
     omitted_labels: int = Field(0, description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field({}, description="Rubrics that exist as an earlier version, with the newest.")
-    not_approved: dict[str, RubricState] = Field(
-        {}, description="Rubrics (name@version) that are not approved, with their states."
-    )
+    not_approved: dict[str, RubricState] = Field({}, description="Rubrics that are not approved, with their states.")
     skipped: list[FileProblem] = Field([], description="Errors of the records that were skipped.")
     skipped_count: int = Field(0, description="Errors of the records that were skipped, listed or not.")
     notes: list[FileProblem] = Field([], description="What was read in another way than it was written.")
+    note_count: int = Field(0, description="Notes, listed or not.")
     skipped_records: int = Field(0, description="Records that were skipped.")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from rubricsvc import formats
@@ -30,7 +28,7 @@ from rubricsvc.formats.record import (
     read_label,
 )
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import FileProblem, ImportedFile
+from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.base import takes
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store import completions, labels, rubrics
@@ -41,19 +39,7 @@ MAX_CONTENT_RECORDS = 20_000
 """Records, or lines of JSONL, of a file that was sent to the service: meanwhile SQLite takes no other writes."""
 MAX_CONTENT_ERRORS = 10_000
 """Errors of such a file, after which it is not read any further."""
-RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
-
-
-class ImportResult(ImportedFile):
-    """What a file added in a transaction.
-
-    With a ``conflict`` the rubric's parent has been edited by somebody else: commit, which keeps the rubric as a draft,
-    and raise it.
-    """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    conflict: ConflictError | None = Field(None, exclude=True)
+COMPLETIONS, LABELS = "completions", "labels"
 
 
 @dataclass(eq=False)
@@ -71,89 +57,46 @@ class Imports:
     check: RubricCheck | None = None
 
     @takes(ImportQuery)
-    def create(self, path: str | Path, query: ImportQuery) -> ImportedFile:
-        """Import a file of any format of docs/formats.md, whole or not at all. Importing it again changes nothing."""
-        return self.read(InputFile(path), query)
+    def create(self, source: str | Path | BinaryIO | InputFile, query: ImportQuery) -> ImportedFile:
+        """Import a file of any format of docs/formats.md, whole or not at all. Importing it again changes nothing.
+
+        Raises:
+            ConflictError: The parent has been edited already; the rubric is kept as a draft.
+            InvalidError: The file is invalid, or has nothing of the noun that is wanted.
+        """
+        if isinstance(source, str | Path):
+            source = InputFile(source)
+        elif not isinstance(source, InputFile):
+            source = InputFile(query.name, stream=source)
+        edit = replace(self.edit, parent=query.parent, force=query.force, draft=query.draft)
+        kind = query.format if query.format in (COMPLETIONS, LABELS) else None  # else records of any format
+        if query.format is None and source.mapping is None and not source.is_folder:
+            found = kind_of(source.first())
+            kind = found if query.noun in (None, found) else None
+        with self.db.write() as session:
+            importer = _Importer(session, source, query, edit, ImportedFile(file=source.name))
+            if kind == LABELS:
+                importer.add_labels()
+            elif kind == COMPLETIONS:
+                importer.add_completions()
+            else:
+                with_rubrics = query.noun not in ("prompts", COMPLETIONS)
+                check = self.check if with_rubrics else None
+                records = formats.stream(source, query.format, skip_invalid=query.skip_invalid, check=check)
+                if query.noun == "prompts":
+                    kind = query.noun
+                    records = (Record(one.prompt, None, id=one.id) for one in records if one.prompt is not None)
+                importer.add_records(records, with_rubrics=with_rubrics)
+            result = importer.finish(kind)
+        if importer.conflict is not None:  # after the commit, which keeps the rubric as a draft
+            raise importer.conflict
+        return result
 
     def content(self, content: bytes, query: ImportQuery) -> ImportedFile:
         """Import a file with this content, within limits."""
         limits: dict[str, Any] = {"max_values": MAX_VALUES, "max_records": MAX_CONTENT_RECORDS}
         errors = FileErrors(limit=MAX_CONTENT_ERRORS)
-        return self.read(InputFile(query.name, stream=BytesIO(content), errors=errors, **limits), query)
-
-    def prompts(self, file: InputFile, format: str | None = None) -> list[int]:
-        """Import the prompts of a file of records, and nothing else of it; return their ids in the file's order.
-
-        Raises:
-            InvalidFileError: the file is invalid, or has no prompt.
-        """
-        with self.db.write() as session:
-            records = (one for one in formats.stream(file, format) if one.prompt is not None)
-            ids = [completions.add_prompt(session, one.prompt, one.id).id for one in records if one.prompt is not None]
-            if not ids:
-                raise file_error(file.location, "no_records", "has no prompts")
-        return list(dict.fromkeys(ids))
-
-    def read(
-        self,
-        file: InputFile,
-        query: ImportQuery,
-        *,
-        mapping: Path | None = None,
-        kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
-        with_rubrics: bool = True,
-    ) -> ImportedFile:
-        """Import an open file; see `read_in`.
-
-        Raises:
-            ConflictError: The parent has been edited already; the rubric is kept as a draft.
-            InvalidError: Only labels may be in the file, and there are none that can be imported.
-        """
-        with self.db.write() as session:
-            result = self.read_in(session, file, query, mapping=mapping, kinds=kinds, with_rubrics=with_rubrics)
-            if LABELS in kinds and COMPLETIONS not in kinds and not result.label_ids:
-                hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
-                what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
-                raise InvalidError(f"{result.file} has {what}", hint=hint)
-        if result.conflict is not None:
-            raise result.conflict
-        return result
-
-    def read_in(
-        self,
-        session: Session,
-        file: InputFile,
-        query: ImportQuery,
-        *,
-        mapping: Path | None = None,
-        kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
-        with_rubrics: bool = True,
-    ) -> ImportResult:
-        """Import a file into a session's transaction, whole or not at all. Importing it again changes nothing.
-
-        Args:
-            session: The session to write in.
-            file: The file.
-            query: Format (of ``formats.FORMATS``, ``completions`` or ``labels``; detected by default) and options.
-            mapping: A mapping file, instead of a format.
-            kinds: What may be detected: records of any format, completions or labels without records.
-            with_rubrics: Import the rubrics and labels of records, not only prompts and completions.
-        """
-        edit = replace(self.edit, parent=query.parent, force=query.force, draft=query.draft)
-        importer = _Importer(session, file, query, edit, added(session).copy(), ImportResult(file=file.name))
-        kind = query.format if query.format in (COMPLETIONS, LABELS) else RECORDS
-        if query.format is None and mapping is None and not file.is_folder:
-            found = kind_of(file.first())
-            kind = found if found is not None and found in kinds else RECORDS
-        if kind == LABELS:
-            importer.add_labels()
-        elif kind == COMPLETIONS:
-            importer.add_completions()
-        else:
-            options: dict[str, Any] = {"mapping": mapping, "skip_invalid": query.skip_invalid}
-            records = formats.stream(file, query.format, **options, check=self.check if with_rubrics else None)
-            importer.add_records(records, with_rubrics=with_rubrics)
-        return importer.finish(kind)
+        return self.create(InputFile(query.name, stream=BytesIO(content), errors=errors, **limits), query)
 
 
 @dataclass
@@ -165,12 +108,12 @@ class _Importer:
     query: ImportQuery
     edit: Edit
 
-    before: Counter[str]
-    """Rows that the session had added before, by table."""
-    result: ImportResult
+    result: ImportedFile
+    conflict: ConflictError | None = None
+    """The parent of the rubric has been edited by somebody else."""
     _prompt_ids: dict[completions.PromptKey, int] = field(default_factory=dict)  # of records: those of the batch
     _approved: dict[tuple[str, str], int] = field(default_factory=dict)  # new rubrics of the batch, by name and digest
-    _used_prompts: set[int] = field(default_factory=set)
+    _used_prompts: dict[int, None] = field(default_factory=dict)
     _prompt_refs: dict[int | str, int] = field(default_factory=dict)
     _completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = field(default_factory=dict)
     _hints: list[str] = field(default_factory=list)  # at most one, in place of the usual one
@@ -237,7 +180,7 @@ class _Importer:
         key = (prompt.digest, external_id)
         if key not in self._prompt_ids:
             self._prompt_ids[key] = completions.add_prompt(self.session, prompt, external_id).id
-        self._used_prompts.add(self._prompt_ids[key])
+        self._used_prompts[self._prompt_ids[key]] = None
         return self._prompt_ids[key]
 
     def _add_rubric(self, rubric: Rubric, own_name: str, prompt_id: int | None) -> int:
@@ -250,7 +193,7 @@ class _Importer:
         id_, ref = self._approved.pop((name, rubric.digest), None), f"{name}@1"
         if id_ is None:
             new = add_version(self.session, rubric, self.edit, name=name, prompt_id=prompt_id)
-            row, is_new, self.result.conflict = new.row, new.is_new, new.conflict
+            row, is_new, self.conflict = new.row, new.is_new, new.conflict
             id_, ref = row.id, row.ref
             if row.state != APPROVED:
                 self.result.not_approved[ref] = row.state
@@ -344,31 +287,32 @@ class _Importer:
             raise InvalidError(message, path="completion_id")
         return found[0][0]
 
-    def finish(self, kind: str) -> ImportResult:
+    def finish(self, kind: str | None) -> ImportedFile:
         """Return the result, with what is new and what existed.
 
         Raises:
             InvalidFileError: there are errors and invalid records are not skipped, or nothing was valid.
+            InvalidError: labels are wanted, and none can be imported.
         """
-        errors = self.file.errors
+        result, counts, errors = self.result, added(self.session), self.file.errors
         if not self.query.skip_invalid:
             errors.raise_if_any(*self._hints)
-        if (kind == COMPLETIONS and not self.result.completion_ids) or (kind == LABELS and not self.result.label_ids):
+        result.prompt_ids = list(dict.fromkeys([*self._used_prompts, *self._prompt_refs.values()]))
+        ids = {"prompts": result.prompt_ids, "rubrics": result.rubric_ids}
+        ids |= {COMPLETIONS: result.completion_ids, LABELS: result.label_ids}
+        if kind is not None and not ids[kind]:
             errors.raise_if_any("correct them: no line is valid")
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")
-        result, counts = self.result, added(self.session)
-        used = {
-            "prompts": {*self._used_prompts, *self._prompt_refs.values()},
-            "rubrics": {*result.rubric_ids},
-            "completions": {*result.completion_ids},
-            "labels": {*result.label_ids},
-        }
-        for noun, ids in used.items():
-            if ids or noun != "labels":
-                result.new[noun] = counts[noun] - self.before[noun]
-                result.existing[noun] = len(ids) - result.new[noun]
-        result.skipped, result.notes = (list(map(FileProblem.of, some)) for some in (errors.errors, errors.notes))
-        result.skipped_count, result.skipped_records = errors.count, errors.invalid
+        if self.query.noun == LABELS and not result.label_ids:
+            hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
+            what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
+            raise InvalidError(f"{result.file} has {what}", hint=hint)
+        for noun, used in ids.items():
+            if used or noun != LABELS:
+                result.new[noun] = counts[noun]
+                result.existing[noun] = len({*used}) - counts[noun]
+        result.skipped, result.skipped_count, result.skipped_records = errors.errors, errors.count, errors.invalid
+        result.notes, result.note_count = errors.notes, errors.note_count
         return result
 
 

@@ -107,7 +107,7 @@ def test_import_lists_unknown_prompts_with_their_lines(cli: Cli) -> None:
     stdin = lines({"prompt": "Q", "text": "a"}, {"prompt_id": "none", "text": "b"}, {"prompt": "Q"})
     ran = cli("completions", "import", "-", stdin=stdin)
     assert ran.code == 2
-    assert "<stdin>:2: prompt_id: " in ran.err and "<stdin>:3:" in ran.err
+    assert "stdin:2: prompt_id: " in ran.err and "stdin:3:" in ran.err
     assert cli("completions", "list", "--json").out == ""
     ran = cli("completions", "import", "-", "--skip-invalid", "--json", stdin=stdin)
     assert ran.code == 0 and ran.json["new"]["completions"] == 1 and len(ran.json["skipped"]) == 2

@@ -15,12 +15,11 @@ from rubricsvc.services import local
 LOCAL = {"serve", "worker", "doctor", "db upgrade", "keys create", "keys list", "keys revoke"}
 """What is of the service's own machine."""
 NOT_YET = {
-    "completions": "import",
     "evolve": "start",
     "jobs": "rescore submit",
     "judges": "add agreement audit calibrate merge repeatability train",
-    "labels": "export import",
-    "rubrics": "diff generate import propose test",
+    "labels": "export",
+    "rubrics": "diff generate propose test",
     "runs": "preflight start sweep",
 }
 """Commands that still need the database; the list may only shrink."""

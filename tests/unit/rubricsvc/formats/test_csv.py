@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.formats import InputFile, InvalidFileError, load
+from rubricsvc.formats import InvalidFileError, load
 from rubricsvc.formats.input_file import neutralized
-from rubricsvc.queries import ImportQuery
-from rubricsvc.services.importing import COMPLETIONS, RECORDS, Imports
+from rubricsvc.services.importing import Imports
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
@@ -90,8 +89,8 @@ def test_load_names_the_command_for_completions(path: Path) -> None:
 def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> None:
     with db.write() as session:
         completions.add_prompt(session, Prompt.of("Two?"), "two")
-        path.write_text("prompt,prompt_id,text,policy,step\nOne?,,1,mine,3\n,two,2,,\n")
-        Imports(db).read_in(session, InputFile(path), ImportQuery(), kinds=(RECORDS, COMPLETIONS))
+    path.write_text("prompt,prompt_id,text,policy,step\nOne?,,1,mine,3\n,two,2,,\n")
+    Imports(db).create(path)
     with db.read() as session:
         first, second = (row.value for row in page_of(session, CompletionRow))
     assert (first.text, first.policy, first.step) == ("1", "mine", 3)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.formats import FieldError, InputFile, InvalidFileError, detect, input_file, load, mapping, record, stream
+from rubricsvc.formats import InputFile, InvalidFileError, detect, input_file, load, mapping, record, stream
 from rubricsvc.formats.record import MAX_LISTED
+from rubricsvc.schemas import FileProblem
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
 
@@ -27,7 +28,7 @@ def invalid(path: Path, format: str | None = "native") -> InvalidFileError:
     return caught.value
 
 
-def only_error(path: Path) -> FieldError:
+def only_error(path: Path) -> FileProblem:
     (error,) = invalid(path).errors
     return error
 

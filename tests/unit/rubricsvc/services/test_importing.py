@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.errors import ConflictError
-from rubricsvc.formats import InputFile, InvalidFileError
+from rubricsvc.formats import InvalidFileError
 from rubricsvc.queries import ImportQuery
-from rubricsvc.services.importing import RECORDS, ImportResult, Imports
+from rubricsvc.schemas import ImportedFile
+from rubricsvc.services.importing import Imports
 from rubricsvc.store import labels
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow, RubricRow
@@ -22,11 +23,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "file.jsonl"
 
 
-def run(db: Database, path: Path, content: str, **arguments: object) -> ImportResult:
+def run(db: Database, path: Path, content: str, **arguments: object) -> ImportedFile:
     path.write_text(content)
-    with db.write() as session:
-        kinds = {"kinds": arguments.pop("kinds")} if "kinds" in arguments else {}
-        return Imports(db).read_in(session, InputFile(path), ImportQuery(**arguments), **kinds)  # type: ignore[arg-type]
+    return Imports(db).create(path, ImportQuery(**arguments))  # type: ignore[arg-type]
 
 
 def test_import_adds_records_with_labels(db: Database, path: Path) -> None:
@@ -46,7 +45,7 @@ def test_import_detects_completions_and_labels(db: Database, path: Path) -> None
     line = '{"completion_id": 2, "rubric": "q", "criterion": "c1", "annotator": "bob", "value": false}\n'
     assert run(db, path, line).new["labels"] == 1
     with pytest.raises(InvalidFileError) as caught:
-        run(db, path, line, kinds=(RECORDS,))
+        run(db, path, line, noun="rubrics")
     assert caught.value.errors[0].code == "unknown_format"
 
 
