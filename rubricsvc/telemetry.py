@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
-import time
 from collections.abc import Iterator
 
 import structlog
@@ -77,14 +75,8 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
     )
 
 
-VERDICTS_SECONDS = 60.0
-
-
 class Metrics(Collector):
-    """Metrics of one service: requests are counted, the queue is read from the database at each scrape.
-
-    Counting items uses an index. Counting verdicts reads all rows, so it is done once a minute.
-    """
+    """Metrics of one service: requests are counted, the queue is read from the database at each scrape."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -96,8 +88,6 @@ class Metrics(Collector):
             "rubricsvc_http_request_seconds", "HTTP request duration", ["method", "route"], registry=self.registry
         )
         ProcessCollector(registry=self.registry)
-        self._verdicts: dict[str, int] = {}
-        self._counted_at = -math.inf
         self.registry.register(self)  # without a method `describe`, so that this does not read the database
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -111,8 +101,6 @@ class Metrics(Collector):
         try:
             with self._db.read() as session:
                 queue = leases.queue(session)
-                if time.monotonic() - self._counted_at >= VERDICTS_SECONDS:
-                    self._verdicts, self._counted_at = leases.verdict_counts(session), time.monotonic()
         except SQLAlchemyError:
             yield GaugeMetricFamily("rubricsvc_database_up", up, value=0)
             return
@@ -127,7 +115,3 @@ class Metrics(Collector):
         for names, count in queue.items.items():
             items.add_metric(names, count)
         yield items
-        verdicts = GaugeMetricFamily("rubricsvc_verdicts", "Stored verdicts, counted once a minute", labels=["outcome"])
-        for outcome, count in self._verdicts.items():
-            verdicts.add_metric([outcome], count)
-        yield verdicts

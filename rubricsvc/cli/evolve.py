@@ -27,8 +27,8 @@ def start(
 
     The same command continues what was interrupted, or what has used its --budget.
     """
-    from rubricsvc.cli.jobs import worker_for
     from rubricsvc.cli.models import fetch_embedded
+    from workers.queue.app import worker_for
 
     with needs_extra("judging"):
         from workers.evolution import evolve_on_labels
@@ -44,7 +44,7 @@ def start(
                 bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
 
         def score_job(job_id: int) -> None:
-            workers.enter_context(worker_for(s, job_id))
+            workers.enter_context(worker_for(s.db, job_id, echo))
             s.jobs.wait(job_id, None, update, echo)
 
         if request.proposer is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,15 +12,12 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import SkipInvalid, import_file
-from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, print_json, show
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy, no_worker
 from rubricsvc.services.local import LocalService
-from rubricsvc.settings import get_settings
-from workers.engines import make_engine
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
@@ -234,19 +230,13 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
             noun, good, bad = "rubric", now.done, now.failed
         bar.update(now.finished, now.total, counted(good, noun) + (f", {bad} failed" if bad else ""))
 
+    worker: AbstractContextManager[None] = nullcontext()
+    if isinstance(s, LocalService):
+        from workers.queue.app import worker_for
+
+        worker = worker_for(s.db, job_id, echo)
     # the inner hint is printed before the worker stops, which may take a while
-    with kept(), worker_for(s, job_id), kept(), output.progress_bar(f"job {job_id}") as bar:
+    with kept(), worker, kept(), output.progress_bar(f"job {job_id}") as bar:
         job = s.jobs.wait(job_id, None, update, echo)
     with output.exit_with(output.OK if job.status == "completed" else output.WITH_FAILURES):
         show_job(job, as_json)
-
-
-def worker_for(s: LocalService | Client, job_id: int) -> AbstractContextManager[None]:
-    """Start a worker in this process if no other one can receive the job; errors of the judge's engine are raised."""
-    from workers.queue.app import embedded_worker
-
-    if not isinstance(s, LocalService) or (judge := s.jobs.judge_here(job_id)) is None:
-        return nullcontext()
-    fetch_embedded(judge)
-    asyncio.run(make_engine(judge).aclose())
-    return embedded_worker(get_settings(), s.db)

@@ -330,12 +330,6 @@ class Jobs:
         """Get a job with its progress, and with its summary once it is finished."""
         return self._load(job_id, summary=query.summary)
 
-    def judge_here(self, job_id: int) -> Judge | None:
-        """Return the judge of an open job if the broker stays in this process, which then needs a worker of its own."""
-        with self.db.read() as session:
-            job = jobs.get(session, job_id)
-            return job.judge.value if job.status in OPEN and self.db.on_commit is None else None
-
     def wait(
         self,
         job_id: int,

@@ -47,7 +47,6 @@ from rubricsvc.store.tables import (
     OutboxRow,
     QuestionRow,
     RubricRow,
-    VerdictRow,
     WorkerRow,
 )
 
@@ -111,12 +110,6 @@ def queue(session: Session) -> Queue:
     messages = session.scalar(select(func.count()).select_from(OutboxRow)) or 0
     pending = sum(count for (_, state), count in items.items() if state == PENDING)
     return Queue(items, pending, messages, running_workers(session))
-
-
-def verdict_counts(session: Session) -> dict[str, int]:
-    """Count verdicts by outcome. This reads the whole table."""
-    counted = select(VerdictRow.outcome, func.count()).group_by(VerdictRow.outcome)
-    return {"scored": 0, "abstained": 0, "failed": 0, **dict(session.execute(counted).all())}
 
 
 SCORE = "rubricsvc.score"

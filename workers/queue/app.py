@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import multiprocessing
@@ -25,6 +26,8 @@ from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database, attach, relay, see_ready
+from workers.engines import make_engine
+from workers.engines.local.embedded_model import fetch_embedded
 from workers.queue.drain import NAME, Drainer, EnginePool
 
 log = get_logger(__name__)
@@ -278,3 +281,18 @@ def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = Fal
             worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
             thread.join(30)
             engines.close()
+
+
+def worker_for(db: Database, job_id: int, notify: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+    """Return a worker of this process for an open job, unless the broker can wake others for it.
+
+    Errors of the judge's engine are raised; ``notify`` is told of a download.
+    """
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        judge = job.judge.value if job.finished_at is None and db.on_commit is None else None
+    if judge is None:
+        return contextlib.nullcontext()
+    fetch_embedded(notify, judge)
+    asyncio.run(make_engine(judge).aclose())
+    return embedded_worker(get_settings(), db)

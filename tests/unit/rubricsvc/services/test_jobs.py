@@ -115,18 +115,6 @@ def test_fixes_cover_every_reason_without_placeholders() -> None:
 JUDGE = Judge(name="test", model="m")
 
 
-def test_judge_here_is_that_of_an_open_job_on_a_broker_in_this_process(db: Database) -> None:
-    job, service = submit_job(db, 1, judge=JUDGE), Jobs(db)
-    assert service.judge_here(job) == JUDGE
-    db.on_commit = lambda: None
-    assert service.judge_here(job) is None, "another process may score it"
-    db.on_commit = None
-    service.cancel(job)
-    assert service.judge_here(job) is None
-    with pytest.raises(NotFoundError):
-        service.judge_here(7)
-
-
 def test_wait_reports_progress_until_the_end(db: Database) -> None:
     job_id, seen = submit_job(db, 2, judge=JUDGE), []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -9,13 +10,16 @@ import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import NotFoundError
 from rubricsvc.settings import Settings
-from rubricsvc.store import leases
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database, upgrade
 from rubricsvc.store.tables import OutboxRow
 from tests.databases import downgrade
+from tests.rows import submit_job
 from workers.queue import app as tasks
-from workers.queue.app import NAME, reporting
+from workers.queue.app import NAME, reporting, worker_for
 from workers.queue.drain import Drainer
 
 
@@ -89,3 +93,19 @@ def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None
         wait_for(lambda: seen(db))
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]
     assert seen(db) == []
+
+
+def test_worker_for_is_one_of_an_open_job_on_a_broker_in_this_process(db: Database) -> None:
+    def needed(job_id: int) -> bool:
+        return not isinstance(worker_for(db, job_id, print), contextlib.nullcontext)
+
+    job = submit_job(db, 1, judge=Judge(name="test", model="m"))
+    assert needed(job)
+    db.on_commit = lambda: None
+    assert not needed(job), "another process may score it"
+    db.on_commit = None
+    with db.write() as session:
+        jobs.cancel(session, job)
+    assert not needed(job)
+    with pytest.raises(NotFoundError):
+        worker_for(db, 7, print)
