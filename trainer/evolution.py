@@ -22,7 +22,7 @@ from dataclasses import replace
 from itertools import islice
 
 from rubricsvc.core.estimate import mean_known
-from rubricsvc.core.evolution import RetirementReason, evolved_rubric
+from rubricsvc.core.evolution import RetirementReason
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import check_formula, formula_for, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -36,7 +36,7 @@ from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by
 from workers.engines import make_engine
 from workers.engines.base import error_message
 from workers.engines.budget import SpendingLimit
-from workers.evolution import measured, propose_criteria, selected
+from workers.evolution import evolved_rubric, measured, propose_criteria, selected
 
 log = logging.getLogger(__name__)
 

@@ -28,13 +28,12 @@ from rubricsvc.core.evolution import (
     ProposalSource,
     RefusedProposal,
     RetirementReason,
-    evolved_rubric,
 )
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC, Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.reward import check_formula
+from rubricsvc.core.reward import check_formula, formula_for
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.core.untrusted import clean
@@ -46,7 +45,7 @@ from rubricsvc.services.analysing import read_matrices, scope_of
 from rubricsvc.services.evolutions import Round, hold_rounds
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.criteria import mean_estimates, reward_vector
+from rubricsvc.stats.criteria import contribution_matrix, mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.paired import differences, ordered, preference_pairs
 from rubricsvc.stats.ranking import concordance
@@ -216,6 +215,51 @@ def selected(
         elif merit > 0:
             eligible.append((-merit, place, entry.key))
     return reasons | {key: None for *_, key in sorted(eligible)[:max_active]}
+
+
+def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: float) -> Rubric:
+    """Return the rubric with the active criteria after its own, in the order of the buffer.
+
+    Each has a share ``weight`` of the sum of the rubric's absolute weights, with the sign that was proposed.
+    """
+    size = weight * sum(abs(criterion.weight) for criterion in base.criteria)
+    active = [one.criterion for one in entries if one.state == "active"]
+    sized = [one.model_copy(update={"weight": size if one.weight > 0 else -size}) for one in active]
+    return base.model_copy(update={"criteria": (*base.criteria, *sized)}) if active else base
+
+
+def with_criteria(rubric: Rubric, criteria: Sequence[Criterion]) -> Rubric:
+    """Return the rubric with these criteria; what its examples say about others is left out."""
+    kept = {one.key for one in criteria}
+    examples = tuple(
+        one.model_copy(
+            update={
+                name: {key: value for key, value in (getattr(one, name) or {}).items() if key in kept} or None
+                for name in ("verdicts", "evidence")
+            }
+        )
+        for one in rubric.examples or ()
+    )
+    used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
+    return rubric.model_copy(update={"criteria": tuple(criteria), "examples": used})
+
+
+def reward_vector(rubric: Rubric, values: Floats) -> Floats:
+    """Return the rewards [N] of `core.reward.reward`, NaN where there is none."""
+    how = formula_for(rubric, rubric.formula)
+    judged = ~np.isnan(values)
+    weights = np.array([how.weights(rubric)[criterion.key] for criterion in rubric.criteria])
+    covered = judged @ weights / (weights.sum() or 1.0)
+    rewards = contribution_matrix(rubric, values).sum(1)
+    required = np.array([criterion.required for criterion in rubric.criteria])
+    pitfall = np.array([criterion.weight < 0 for criterion in rubric.criteria])
+    vetoed = (required & judged & ((values >= 0.5) == pitfall)).any(1)
+    rewards = np.where(vetoed, np.minimum(rewards, 0.0), rewards)
+    if how.clip is not None:
+        rewards = np.clip(rewards, *how.clip)
+    least = (covered >= rubric.min_coverage - 1e-12) & (covered > 0)
+    known = judged.all(1) | (least & (not how.complete) & ~(required & ~judged).any(1))
+    return np.asarray(np.where(known, rewards, np.nan), float)
 
 
 def agreement(rewards: Floats, pairs: Ints) -> float | None:
@@ -437,7 +481,7 @@ class LabelSource:
         best, one.score = one.used, agreement(self._rewards(one.used), self._pairs["search"])
         for changed in tried:
             try:
-                draft = Rubric.model_validate(one.used.with_criteria(changed).model_dump())
+                draft = Rubric.model_validate(with_criteria(one.used, changed).model_dump())
                 check_formula(draft)
             except ValueError:  # the formula does not take them
                 continue

@@ -6,7 +6,6 @@ has ever had, with what was measured of them; those that are frozen or active ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Criterion
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
 USED: frozenset[BufferState] = frozenset({"active", "frozen"})
@@ -137,14 +136,3 @@ class EvolutionReport(EvolutionSummary):
     entries: tuple[BufferedCriterion, ...] = Field(description="The buffer.")
     rounds: tuple[EvolutionStep, ...] = Field(description="Steps with a round.")
     jobs: tuple[int, ...] = Field(description="Jobs that scored new criteria.")
-
-
-def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: float) -> Rubric:
-    """Return the rubric with the active criteria after its own, in the order of the buffer.
-
-    Each has a share ``weight`` of the sum of the rubric's absolute weights, with the sign that was proposed.
-    """
-    size = weight * sum(abs(criterion.weight) for criterion in base.criteria)
-    active = [one.criterion for one in entries if one.state == "active"]
-    sized = [one.model_copy(update={"weight": size if one.weight > 0 else -size}) for one in active]
-    return base.model_copy(update={"criteria": (*base.criteria, *sized)}) if active else base

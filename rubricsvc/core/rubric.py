@@ -315,21 +315,6 @@ class Rubric(Content):
         """The criteria by key, in order."""
         return {criterion.key: criterion for criterion in self.criteria}
 
-    def with_criteria(self, criteria: Sequence[Criterion]) -> Rubric:
-        """Return the rubric with these criteria; what its examples say about others is left out."""
-        kept = {one.key for one in criteria}
-        examples = tuple(
-            one.model_copy(
-                update={
-                    name: {key: value for key, value in (getattr(one, name) or {}).items() if key in kept} or None
-                    for name in ("verdicts", "evidence")
-                }
-            )
-            for one in self.examples or ()
-        )
-        used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
-        return self.model_copy(update={"criteria": tuple(criteria), "examples": used})
-
     __hash__ = Content.__hash__
 
     def __eq__(self, other: object) -> bool:

@@ -184,21 +184,3 @@ def variance_shares(contributions: Floats) -> Floats:
     if variance <= 1e-18 * max(float(np.square(contributions).sum()), 1e-300):
         return np.full(contributions.shape[1], np.nan)
     return np.asarray(rewards @ shifted / variance, float)
-
-
-def reward_vector(rubric: Rubric, values: Floats) -> Floats:
-    """Return the rewards [N] of `core.reward.reward`, NaN where there is none."""
-    how = formula_for(rubric, rubric.formula)
-    judged = ~np.isnan(values)
-    weights = np.array([how.weights(rubric)[criterion.key] for criterion in rubric.criteria])
-    covered = judged @ weights / (weights.sum() or 1.0)
-    rewards = contribution_matrix(rubric, values).sum(1)
-    required = np.array([criterion.required for criterion in rubric.criteria])
-    pitfall = np.array([criterion.weight < 0 for criterion in rubric.criteria])
-    vetoed = (required & judged & ((values >= 0.5) == pitfall)).any(1)
-    rewards = np.where(vetoed, np.minimum(rewards, 0.0), rewards)
-    if how.clip is not None:
-        rewards = np.clip(rewards, *how.clip)
-    least = (covered >= rubric.min_coverage - 1e-12) & (covered > 0)
-    known = judged.all(1) | (least & (not how.complete) & ~(required & ~judged).any(1))
-    return np.asarray(np.where(known, rewards, np.nan), float)

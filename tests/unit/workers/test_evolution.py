@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rubricsvc.core.evolution import BufferedCriterion, ProposalSource, evolved_rubric
+from rubricsvc.core.evolution import BufferedCriterion, ProposalSource
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
@@ -16,7 +16,16 @@ from rubricsvc.stats.paired import differences, ordered
 from tests.unit.workers.authoring.test_author import Script
 from workers.engines.base import Failure
 from workers.engines.budget import SpendingLimit
-from workers.evolution import Proposed, admit, agreement, held_out_result, measured, propose_criteria, selected
+from workers.evolution import (
+    Proposed,
+    admit,
+    agreement,
+    evolved_rubric,
+    held_out_result,
+    measured,
+    propose_criteria,
+    selected,
+)
 
 PROMPT = Prompt.of("How much water does the plant need?")
 BASE = Rubric(

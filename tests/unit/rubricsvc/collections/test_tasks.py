@@ -15,6 +15,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from rubricsvc.lint import lint
 from workers import checks
+from workers.evolution import with_criteria
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def values(task: Task, text: str) -> dict[str, float]:
 
 def reward_of_checks(task: Task, text: str) -> float | None:
     """The reward of a text by the checks alone."""
-    rubric = task.rubric.with_criteria([one for one in task.rubric.criteria if one.check])
+    rubric = with_criteria(task.rubric, [one for one in task.rubric.criteria if one.check])
     return reward(rubric, checks.run(rubric, task.prompt, Completion(text=text))).value
 
 

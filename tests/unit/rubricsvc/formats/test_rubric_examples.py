@@ -12,6 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import NumberRange, Rubric
 from rubricsvc.formats import InvalidFileError, Record, load
 from rubricsvc.formats.writing import plain, write_text
+from workers.evolution import with_criteria
 from workers.scoring.completions import questions_of
 
 CRITERIA = """\
@@ -105,7 +106,7 @@ def test_examples_that_are_impossible_are_errors_at_their_place(tmp_path: Path) 
 
 def test_with_criteria_leaves_out_what_examples_say_of_others(tmp_path: Path) -> None:
     rubric = rubric_of(read(tmp_path, GOOD))
-    smaller = rubric.with_criteria([one for one in rubric.criteria if one.key != "cause"])
+    smaller = with_criteria(rubric, [one for one in rubric.criteria if one.key != "cause"])
     assert [(one.key, sorted(one.verdicts or {}), one.evidence) for one in smaller.examples or ()] == [
         ("e1", ["depth", "rude", "style"], {"rude": ("you fool",)}),
         ("empty", [], None),

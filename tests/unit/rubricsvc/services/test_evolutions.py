@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, evolved_rubric
+from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError
@@ -18,6 +18,7 @@ from rubricsvc.store import completions, rubrics
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
 from tests.rows import RUBRIC as BASE
+from workers.evolution import evolved_rubric
 
 TASK = (Prompt.of("Why?"), BASE)
 

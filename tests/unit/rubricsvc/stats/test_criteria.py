@@ -12,9 +12,10 @@ from rubricsvc.core.reward import reward, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats import criteria
-from rubricsvc.stats.criteria import affine, contribution_matrix, reward_vector, variance_shares
+from rubricsvc.stats.criteria import affine, contribution_matrix, variance_shares
 from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.stats.intervals import Floats
+from workers.evolution import reward_vector
 
 NAN = float("nan")
 

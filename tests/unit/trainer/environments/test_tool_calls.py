@@ -22,6 +22,7 @@ from trainer.environments.tool_calls import Tool, call_text, parse, with_tools
 from trainer.environments.tools import Calculator, Research
 from workers import checks
 from workers.checks.citations import sources
+from workers.evolution import with_criteria
 
 
 def test_parse_reads_what_call_text_writes() -> None:
@@ -133,7 +134,7 @@ def tasks(research: Research) -> list[Task]:
 
 def earned(task: Task, one: Completion) -> float:
     """Return the reward by the checks alone."""
-    rubric = task.rubric.with_criteria([criterion for criterion in task.rubric.criteria if criterion.check])
+    rubric = with_criteria(task.rubric, [criterion for criterion in task.rubric.criteria if criterion.check])
     value = reward(rubric, checks.run(rubric, task.prompt, one)).value
     assert value is not None
     return value
