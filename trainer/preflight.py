@@ -31,8 +31,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats.documents import load_passport
 from rubricsvc.schemas.runs import REWARD
-from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import Validators, open_database
+from rubricsvc.services.local import LocalService
 from rubricsvc.services.runs import agreement_on_record
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import MIN_LABELS, CriterionAgreement
@@ -53,6 +52,7 @@ from trainer.rewards import (
     ScoredRollout,
     require_scored,
     score_sound,
+    service,
 )
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
@@ -348,15 +348,17 @@ class Preflight:
         judge, status, stored = self.run.judge.value, self.run.judge, self.run.judge.stored
         audit = status.audit.audit if status.audit is not None and status.current is not False else None
         agreement, where, passport, scorer = None, "", None, TRAINED
-        if isinstance(judge, Judge):
-            # the shipped figures of the bare model are of its adapter's template, and stand for all readouts
-            if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout"):
-                passport, scorer = load_passport(SHIPPED / PASSPORT_FILE), UNTRAINED
-            if stored is not None:
-                with open_database() as db:
-                    if passport is None and stored.has_passport:
-                        passport = Judges(db, Validators()).passport(stored.id)
-                    agreement, where = agreement_on_record(db, judge, [task.prompt.digest for task in tasks])
+        asked = judge if isinstance(judge, Judge) else stored.judge if stored is not None else None
+        # the shipped figures of the bare model are of its adapter's template, and stand for all readouts
+        if asked is not None and (asked.model, asked.adapter, asked.mode) == (EMBEDDED, None, "readout"):
+            passport, scorer = load_passport(SHIPPED / PASSPORT_FILE), UNTRAINED
+        if stored is not None:
+            with service() as s:
+                if passport is None and stored.has_passport:
+                    passport = s.judges.passport(stored.id)
+                if isinstance(s, LocalService) and stored.judge is not None:
+                    digests = [task.prompt.digest for task in tasks]
+                    agreement, where = agreement_on_record(s.db, stored.judge, digests)
         return judge_checks(
             judge.name, agreement, where, audit=audit, passport=passport, scorer=scorer, noise=self.noise or None
         )

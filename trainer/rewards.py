@@ -11,11 +11,12 @@ import copy
 import itertools
 import logging
 import math
+import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Real
@@ -34,7 +35,7 @@ from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.services.jobs import OPEN, reachable
-from rubricsvc.services.local import LocalService, open_database
+from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of
@@ -44,6 +45,7 @@ from trainer.recording import Metrics, RunRecorder
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import fetch_embedded
+from workers.judges import validate
 from workers.scoring.completions import score_group
 
 log = logging.getLogger(__name__)
@@ -515,6 +517,21 @@ class StepScorer:
         return paused_s
 
 
+@contextmanager
+def service(url: str | None = None) -> Iterator[LocalService | Client]:
+    """Open the service at ``url`` or RUBRICSVC_URL, else that of the database."""
+    settings = get_settings()
+    if url := url or os.environ.get("RUBRICSVC_URL"):
+        with Client(url, timeout=30.0, outage_seconds=0.0) as client:
+            yield client
+        return
+    from trainer.monitors.measures import SIGNS
+
+    with open_database() as db:
+        validators = Validators(judge=validate, signs=lambda: SIGNS)
+        yield LocalService(db, approval=settings.require_approval, validators=validators)
+
+
 class Rewards:
     """Opens the rewards of a run: the queue for all of its judges, a judge in this process, or a service.
 
@@ -557,10 +574,12 @@ class Rewards:
         if run.scored_by == "in_process":
             self._say(f"completions are scored by {judge.name} in this process, not through the queue")
             return self._opened.enter_context(JudgeRewards(judge, repeatability=measured))
-        service = self._service or LocalService(self._opened.enter_context(open_database()), approval="none")
+        local = self._service or self._opened.enter_context(service())
+        assert isinstance(local, LocalService)  # noqa: S101 - at RUBRICSVC_URL each judge is that of the service
         if self._service is None:
+            local = LocalService(local.db, approval="none")
             in_memory = settings.broker_url.startswith(MEMORY)
-            running = 0 if in_memory else service.workers.queue().workers
+            running = 0 if in_memory else local.workers.queue().workers
             by = counted(running, "running worker")
             if not running:
                 reason = "the broker is memory://" if in_memory else "no other worker is running"
@@ -571,7 +590,7 @@ class Rewards:
             fetch_embedded(self._say, judge)
             asyncio.run(make_engine(judge).aclose())
             if self._service is None:
-                self._opened.enter_context(embedded_worker(settings, service.db, keep_models=True))
-        self._service = service
+                self._opened.enter_context(embedded_worker(settings, local.db, keep_models=True))
+        self._service = local
         info = JudgeInfo(judge.name, judge.calibrated, measured, judge.digest)
-        return JobRewards(service, info, timeout=run.score_timeout_s, **self._options)
+        return JobRewards(local, info, timeout=run.score_timeout_s, **self._options)

@@ -38,9 +38,8 @@ from rubricsvc.formats import Record, load
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.jobs import veto_warning
-from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import LocalService, Validators, open_database
-from rubricsvc.services.runs import Runs, check_references, reject_drafts
+from rubricsvc.services.local import LocalService
+from rubricsvc.services.runs import Runs, reject_drafts
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
@@ -48,13 +47,12 @@ from trainer import checkpoint
 from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, load_config
 from trainer.data.tasks import RunTasks, Task, check_apart, hold_out, names_of, page_key, tasks_of
 from trainer.recording import METRICS, History, Metrics, RunRecorder, Tracking, read
-from trainer.rewards import CheckRewards, JudgeInfo, Rewards
+from trainer.rewards import CheckRewards, JudgeInfo, Rewards, service
 from workers import checks
 from workers.audit.runner import asking_fingerprint
 from workers.engines import check_addresses, judge_addresses
 from workers.engines.local.embedded_model import EMBEDDED, fetch_embedded
 from workers.engines.local.weights import with_adapter_fields
-from workers.judges import validate
 
 if TYPE_CHECKING:
     from trainer.evaluation import Evaluator, OtherPrompts
@@ -158,6 +156,8 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
 
     A judge with its own fields that the queue asks is stored under its name.
 
+    With RUBRICSVC_URL, judges and rubrics are those of that service, whose workers score.
+
     Raises:
         NotFoundError: A judge or a rubric that the configuration names is not stored; it names all of them.
         InvalidError: A judge may not be used, or is not on this machine although the run is ``local_only``.
@@ -173,9 +173,22 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
         sources["eval"] = settings
     names = {path: judge for path, judge in judges.items() if isinstance(judge, str)}
     refs = {f"{path}.store.{n}": ref for path, source in sources.items() for n, ref in enumerate(source.store)}
+    url, problems = os.environ.get("RUBRICSVC_URL"), list[tuple[str, RubricsvcError]]()
+    if url and not queued and isinstance(loaded.judge, str):
+        message = "scored_by: a judge of the service at RUBRICSVC_URL is asked by its workers"
+        raise InvalidError(message, hint="remove `scored_by`", path="scored_by")
     if names or refs:
-        with open_database() as db:
-            check_references(db, names, refs)
+        with service() as s:
+            for path, ref in (names | refs).items():
+                try:
+                    s.judges.get(ref) if path in names else s.rubrics.get(ref)
+                except RubricsvcError as error:
+                    problems.append((path, error))
+    if problems:
+        kind = NotFoundError if all(isinstance(error, NotFoundError) for _, error in problems) else InvalidError
+        hints = dict.fromkeys(error.hint for _, error in problems)
+        message = "\n".join(f"{path}: {error}" for path, error in problems)
+        raise kind(message, hint="; ".join(filter(None, hints)), path=problems[0][0])
     check_local(loaded)
 
     def found(judge: Judge | ServiceJudge | str, *, queued: bool = queued) -> RunJudge:
@@ -184,15 +197,19 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
         if isinstance(judge, Judge) and not queued:
             hint = "store it with `rubricsvc judges add`, then `judges audit`"
             return RunJudge(with_adapter_fields(judge), missing_reason=hint)
-        with open_database() as db:
-            judges = Judges(db, Validators(judge=validate))
-            added = judges.add_all([with_adapter_fields(judge)]) if isinstance(judge, Judge) else [judges.get(judge)]
-            known = added[0]
+        with service() as s:
+            if isinstance(judge, str):
+                known = s.judges.get(judge)
+            elif isinstance(s, LocalService):
+                known = s.judges.add_all([with_adapter_fields(judge)])[0]
+            else:
+                known = s.judges.add(judge=with_adapter_fields(judge))
         if (value := known.judge) is None:
             raise InvalidError(str(known.error))
         audit, hint = known.newest_audit, f"make one with `rubricsvc judges audit {value.name}`"
         current = asking_fingerprint(value) == audit.audit.fingerprint if audit is not None else None
-        return RunJudge(value, audit, current, hint, known)
+        there = ServiceJudge(service=url, name=value.name) if url and queued else value
+        return RunJudge(there, audit, current, hint, known)
 
     judge = audit_at_service(loaded.judge) if isinstance(loaded.judge, ServiceJudge) else found(loaded.judge)
     changes: dict[str, Any] = {"judge": judge.value}
@@ -224,8 +241,7 @@ def find_tasks(config: RunConfig, say: Callable[[str], None]) -> RunTasks:
             records, origin = list(load(source.path, source.format)), str(source.path)
         else:
             records, origin = [], ", ".join(source.store)
-            with open_database() as db:
-                s = LocalService(db)
+            with service() as s:
                 for stored in map(s.rubrics.get, source.store):
                     prompt = s.prompts.get(stored.prompt_id) if stored.prompt_id is not None else None
                     value, id_ = (prompt.prompt, prompt.external_id) if prompt is not None else (None, None)
@@ -360,11 +376,11 @@ class Run:
 
             demonstrated = demonstrations_of(tasks.train, self.config, self.progress.message)
             tasks = replace(tasks, demonstrated=demonstrated)
-        judge, queued = self.loaded.judge, self.loaded.scored_by == "celery"
-        if not self._allow_drafts and (isinstance(judge, str) or (isinstance(judge, Judge) and queued)):
-            with open_database() as db:  # a service refuses drafts itself
-                used = [*tasks.train, *tasks.held_out, *tasks.other]
-                reject_drafts(db, [task.rubric for task in used])
+        if not self._allow_drafts and self.judge.stored is not None:
+            with service() as s:
+                if isinstance(s, LocalService):  # another refuses drafts itself
+                    used = [*tasks.train, *tasks.held_out, *tasks.other]
+                    reject_drafts(s.db, [task.rubric for task in used])
         return tasks
 
     def rewards(self, opened: ExitStack) -> Rewards:
@@ -661,8 +677,11 @@ class Run:
         from rubricsvc.services.evolutions import RunEvolutions
         from trainer.evolution import OnlineEvolution
 
-        with open_database() as db:
-            versions = RunEvolutions(db, key, evolve.approve, get_settings().require_approval)
+        with service() as s:
+            if not isinstance(s, LocalService):
+                message = "evolution needs the database, and RUBRICSVC_URL names a remote service"
+                raise InvalidError(message, hint="run it on the service's machine, or remove [evolve]", path="evolve")
+            versions = RunEvolutions(s.db, key, evolve.approve, get_settings().require_approval)
             with OnlineEvolution(evolve, versions, rewards) as evolution:
                 yield evolution
 
@@ -719,15 +738,9 @@ class Run:
 
 @contextmanager
 def run_store(run: RunConfig) -> Iterator[Runs]:
-    """Open where a run is recorded: at the service that has its judge, or in the database."""
-    from trainer.monitors.measures import SIGNS
-
-    if isinstance(run.judge, ServiceJudge):
-        with Client(run.judge.service, timeout=30.0, outage_seconds=0.0) as client:
-            yield cast("Runs", client.runs)  # the same methods, over HTTP
-        return
-    with open_database() as db:
-        yield Runs(db, get_settings().require_approval, signs=lambda: SIGNS)
+    """Open where a run is recorded: at the service that has its judge or is configured, or in the database."""
+    with service(run.judge.service if isinstance(run.judge, ServiceJudge) else None) as s:
+        yield cast("Runs", s.runs)  # the same methods, over HTTP
 
 
 def _on_record(store: Runs, run_id: int | None) -> StoredRun | None:

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.base import takes
@@ -487,28 +487,6 @@ def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> 
         rounds.append((places[prompt(one)], one))
         places[prompt(one)] += 1
     return [one for _, one in sorted(rounds, key=lambda pair: pair[0])][:SHOWN]
-
-
-def check_references(db: Database, judge_names: Mapping[str, str], rubric_refs: Mapping[str, str]) -> None:
-    """Check that judges and rubrics are stored, given by the fields that name them.
-
-    Raises:
-        NotFoundError: Names all that are not, each with its field.
-        InvalidError: The same, where one of them is not missing but may not be used.
-    """
-    problems: list[tuple[str, RubricsvcError]] = []
-    with db.read() as session:
-        for names, get in ((judge_names, judges.get), (rubric_refs, rubrics.get)):
-            for path, name in names.items():
-                try:
-                    get(session, name)
-                except RubricsvcError as error:
-                    problems.append((path, error))
-    if problems:
-        kind = NotFoundError if all(isinstance(error, NotFoundError) for _, error in problems) else InvalidError
-        hints = dict.fromkeys(error.hint for _, error in problems)
-        message = "\n".join(f"{path}: {error}" for path, error in problems)
-        raise kind(message, hint="; ".join(filter(None, hints)), path=problems[0][0])
 
 
 def agreement_on_record(db: Database, judge: Judge, digests: Collection[str]) -> tuple[CriterionAgreement | None, str]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from sqlalchemy import select
 
-from rubricsvc.settings import get_settings
+from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, relay
 from rubricsvc.store.tables import RolloutRow
 from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
+from tests.service_process import running
 from tests.tiny_model import tiny_model
 from tests.worker_process import WorkerProcess, redis_url
+from workers.queue.drain import Drainer
 
 CONFIG = """
 steps = 1
@@ -35,7 +38,7 @@ def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: 
     config = tmp_path / "first.toml"
     db = Database(get_settings().database_url)
 
-    def running() -> int:
+    def workers() -> int:
         with db.read() as session:
             return leases.running_workers(session)
 
@@ -43,11 +46,11 @@ def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: 
         config.write_text(CONFIG.format(url=server.url))
         alone = cli("runs", "start", config, "--json")
         assert (alone.code, alone.json["scored_by"]) == (0, "celery"), alone.err
-        assert "no other worker is running" in alone.err and running() == 0
+        assert "no other worker is running" in alone.err and workers() == 0
         worker = WorkerProcess(log, database_url=db.url, broker_url=broker)
         try:
             deadline = time.monotonic() + 60
-            while not running():
+            while not workers():
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.1)
             config.write_text(config.read_text().replace("steps = 1", "steps = 2"))
@@ -59,4 +62,58 @@ def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: 
     with db.read() as session:
         rollouts = [(row.step, row.item_id is not None) for row in session.scalars(select(RolloutRow))]
     assert sorted(rollouts) == [(1, True)] * 4 + [(2, True)] * 4
+    db.close()
+
+
+REMOTE = """
+steps = 1
+policy = {model = "policy", dtype = "float32"}
+data = {store = ["first", "second"]}
+judge = "quick"
+sampling = {prompts_per_step = 2, group_size = 2, max_new_tokens = 4}
+eval = {path = "held-out.yaml", every = 2, samples = 2, greedy = false}
+"""
+
+
+def test_runs_work_the_same_at_a_remote_service(ready: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With RUBRICSVC_URL judges, rubrics and the record of a run are those of the service, and no database is made."""
+    tiny_model(tmp_path / "policy")
+    held_out = "".join(f'- {{prompt: What is {n}0?, criteria: ["Is kind."]}}\n' for n in range(6))
+    (tmp_path / "held-out.yaml").write_text(held_out)
+    for name, change in (("run", ""), ("other", "seed = 1\n")):
+        (tmp_path / f"{name}.toml").write_text(change + REMOTE)
+    (tmp_path / "own.toml").write_text(REMOTE.replace('"quick"', '{name = "own", engine = "instant", model = "own"}'))
+    (tmp_path / "sweep.toml").write_text('base = "run.toml"\nvary = {optim.lr = [1e-3, 1e-2]}\n')
+    url, threads = get_settings().database_url, list[Thread]()
+    db = Database(url)
+
+    def send(_task: str, args: list[object]) -> None:
+        threads.append(Thread(target=Drainer(db, Settings(database_url=url)).run, args=args))
+        threads[-1].start()
+
+    db.on_commit = lambda: relay(db, send)
+    with running(db) as service:
+        monkeypatch.setenv("RUBRICSVC_URL", service)
+        monkeypatch.setenv("RUBRICSVC_DATABASE_URL", f"sqlite:///{tmp_path}/absent.db")
+        get_settings.cache_clear()
+        checked = ready("runs", "preflight", "run.toml", "--prompts", 2, "--json")
+        assert {"accuracy", "sizes", "signal"} <= {one["name"] for one in checked.lines}, checked.err
+        started = [ready("runs", "start", f"{name}.toml", "--force", "--json") for name in ("run", "other", "own")]
+        assert [(one.code, one.json["steps"], one.json["scored_by"]) for one in started] == [(0, 1, "celery")] * 3
+        swept = ready("runs", "sweep", "sweep.toml", "--force", "--json")
+        assert (swept.code, swept.json["trained"]) == (0, 2), swept.err
+        commands = [("show", "runs/run"), ("show", 1, "--evaluations"), ("show", 1, "--last", 2), ("compare", 1, 2)]
+        there = [ready("runs", *one, "--json").out for one in commands]
+        (tmp_path / "absent.toml").write_text(REMOTE.replace('"quick"', '"absent"').replace('"second"', '"third"'))
+        absent = ready("runs", "start", "absent.toml")
+        assert absent.code == 3 and "judge: " in absent.err and "data.store.1: " in absent.err
+        assert ready("runs", "stop", 1).code == 2 and ready("runs", "delete", 2, "--yes").code == 0
+        monkeypatch.delenv("RUBRICSVC_URL")
+        assert not (tmp_path / "absent.db").exists()
+        monkeypatch.setenv("RUBRICSVC_DATABASE_URL", url)
+        get_settings.cache_clear()
+        assert [ready("runs", *one, "--json").out for one in commands[:3]] == there[:3]
+        assert [one["judge"] for one in ready("runs", "show", "--json").lines] == ["quick", "own", "quick", "quick"]
+    for thread in threads:
+        thread.join()
     db.close()

@@ -11,6 +11,7 @@ from typing import Any
 from rubricsvc.cli import commands
 from rubricsvc.cli.main import COMMANDS, load
 from rubricsvc.services import local
+from trainer import rewards
 
 LOCAL = {"serve", "worker", "doctor", "db upgrade", "keys create", "keys list", "keys revoke"}
 """What is of the service's own machine."""
@@ -20,20 +21,22 @@ NOT_YET = {
     "judges": "add agreement audit calibrate merge repeatability train",
     "labels": "export",
     "rubrics": "diff generate propose test",
-    "runs": "preflight start sweep",
 }
 """Commands that still need the database; the list may only shrink."""
+
+EITHER = {inspect.unwrap(one) for one in (commands.service, rewards.service)}
+"""What opens the service at RUBRICSVC_URL, else the database."""
 
 OPENS = {inspect.unwrap(one) for one in (commands.local_service, local.open_database, local.upgrade_schema)}
 
 
 def opens_database(used: Any, seen: set[object]) -> bool:
-    """Return whether a function or class of the command line or the trainer opens the database, but for `service`."""
+    """Return whether a function or class of the command line or the trainer opens the database, but by `service`."""
     used = inspect.unwrap(getattr(used, "func", used))
     if used in OPENS:
         return True
     followed = getattr(used, "__module__", "").startswith(("rubricsvc.cli", "trainer"))
-    if not followed or used in seen or used is inspect.unwrap(commands.service):
+    if not followed or used in seen or used in EITHER:
         return False
     seen.add(used)
     inner = vars(used).values() if inspect.isclass(used) else named(used) if inspect.isfunction(used) else ()
