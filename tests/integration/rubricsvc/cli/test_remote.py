@@ -1,0 +1,138 @@
+"""Commands do at RUBRICSVC_URL what they do with a database of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.store.session import Database
+from tests.cli import Cli, Ran
+from tests.databases import sqlite_at
+from tests.integration.rubricsvc.cli.test_analysis import label_overall, scored
+from tests.scripted_server import scripted_server, text_reply
+from tests.service_process import running
+
+
+def test_best_of_n_is_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
+    texts = [f"{n} is an answer" for n in range(4)]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"prompt": "What is one?", "text": text}) + "\n" for text in texts))
+    assert ready("jobs", "submit", answers, "--judge", "quick", "--wait").code == 0
+    labels = [
+        {"completion_id": n, "rubric": "first", "criterion": "overall", "annotator": "ann", "value": n / 10}
+        for n in range(4, 8)
+    ]
+    assert ready("labels", "import", "-", stdin="".join(json.dumps(one) + "\n" for one in labels)).code == 0
+    found = both("jobs", "bestofn", "--job", 1, "--gold", "labels", "--json")
+    assert (found.code, found.json["n"]) == (0, [1, 2, 4]), found.err
+    table = both("jobs", "bestofn", "--job", 1, "--gold", "labels")
+    assert table.err.count("an interval needs 5 prompts") == 1 and "interval" not in table.out
+    assert both("jobs", "bestofn", "--job", 9, "--gold", "labels").code == 3
+
+
+def test_exports_are_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    assert len(both("jobs", "export", 1).lines) == 2
+    for options in (("--kind", "sft", "--top", 2), ("--kind", "dpo"), ("--format", "html")):
+        assert both("jobs", "export", 1, *options).code == 0
+    assert both("jobs", "export", 1, "--top", 2).code == 2
+    assert both("jobs", "export", 9, "--out", tmp_path / "none.jsonl").code == 3
+
+
+def test_completions_are_sampled_and_shown_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"id": "a", "prompt": "New?"}\n{"id": "b", "prompt": "Newer?"}\n')
+    with scripted_server(text_reply("One.")) as server:
+        args = ("completions", "generate", "--judge", server.url, "--model", "m", "--json", "-n")
+        first = both(*args, 2, only_there=True)
+        assert (first.code, first.json["stored"], first.json["prompts"]) == (0, 6, 3), first.err
+        again = both(*args, 3, only_there=True)
+        assert (again.json["stored"], again.json["existing"], server.count) == (3, 6, 9)
+        assert both(*args, 3).json == ready(*args, 3).json, "nothing is asked for again"
+        assert both(*args, 1, "--prompts", prompts, only_there=True).json["stored"] == 2
+    assert both("completions", "show", 4, "--json").json["completion"]["text"] == "One."
+    assert len(both("completions", "show", "--policy", "m", "--json").lines) == 11
+
+
+def test_score_and_verdicts_are_the_same_over_http(ready: Cli, both: Cli) -> None:
+    scored = both("score", "--rubric", "first", "--judge", "quick", "--completion", "-", "--json", stdin="One.")
+    assert (scored.code, scored.json["judge"]["name"]) == (0, "quick"), scored.err
+    assert both("score", "--rubric", "first", "--judge", "none", "--completion", "-", stdin="One.").code == 3
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    assert len(both("verdicts", "list", "--job", 1, "--json").lines) == 3
+
+
+def test_export_lint_and_review_are_the_same_over_http(cli: Cli, both: Cli, rubric_file: Path) -> None:
+    assert cli("rubrics", "import", rubric_file).code == 0
+    assert [one["id"] for one in both("rubrics", "export").lines] == ["one", "two"]
+    assert both("rubrics", "export", "second").lines[0]["prompt"] == "What is two?"
+    assert both("rubrics", "lint", "first").code == 0
+    ran = both("rubrics", "review", "first", "retire", "-m", "Too short.", "--json", only_there=True)
+    assert (ran.code, ran.json["state"]) == (0, "retired")
+    refused = both("rubrics", "review", "first", "submit")
+    assert refused.code == 2 and "first@1 is retired" in refused.err
+    by_ann = both("rubrics", "review", "first", "approve", "--by", "ann", only_there=True)
+    assert by_ann.code == 2, "the API key says who it is"
+    assert both("rubrics", "export", "first").code == 2, "no approved version"
+
+
+def test_analyse_and_fit_are_the_same_over_http(cli: Cli, both: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    assert cli("rubrics", "import", rubric_file).code == 0
+    scored(cli, tmp_path, prompts=20)
+    label_overall(cli, tmp_path)
+    by_name, by_job = (both("rubrics", "analyse", *of, "--json").json for of in (["plain"], ["--job", 1]))
+    assert by_name == by_job | {"job_id": None}
+    assert both("rubrics", "fit", "plain", "--to", "labels", "--json").json["n"] == 40
+    assert both("rubrics", "analyse", "first").code == 2, "no verdicts"
+    assert both("rubrics", "analyse").code == 2
+
+
+RECORD = '{"id": "q", "prompt": "Q", "criteria": ["a\\u200b"], "completions": ["b"], "labels": {"c1": {"ann": 1}}}\n'
+LABEL = '{"completion_id": 1, "rubric": "q", "criterion": "c1", "annotator": "ann", "value": 0}\n'
+
+
+@pytest.fixture
+def imported(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ran]]:
+    """Import a file here and into another database over HTTP; what is printed must be the same."""
+    db = Database(sqlite_at(tmp_path / "remote.db"))
+
+    def run(noun: str, *options: str, content: str, code: int = 0) -> Ran:
+        (tmp_path / "rows.jsonl").write_text(content)
+        for file, stdin in (("rows.jsonl", ""), ("-", content)):
+            here = cli(noun, "import", file, *options, stdin=stdin)
+            with running(db) as url, monkeypatch.context() as patch:
+                patch.setenv("RUBRICSVC_URL", url)
+                assert cli(noun, "import", file, *options, stdin=stdin) == here
+            assert here.code == code, here.err
+        return here
+
+    yield run
+    db.close()
+
+
+def test_imports_print_the_same_over_http(imported: Callable[..., Ran]) -> None:
+    ran = imported("rubrics", content=RECORD)
+    assert "removed 1 invisible character" in ran.err and re.search(r"new +prompts 0", ran.out)
+    ran = imported("rubrics", "--skip-invalid", "--json", content=RECORD + "{}\n")
+    assert (ran.json["skipped_records"], ran.json["skipped"][0]["line"], ran.json["note_count"]) == (1, 2, 1)
+    assert "skipped stdin:2" in ran.err
+    assert "rows.jsonl" not in imported("rubrics", content="{}\n", code=2).out
+    assert imported("completions", "--json", content=RECORD.replace('"b"', '"c"')).json["rubrics"] == []
+    assert "--replace" in imported("labels", content=LABEL, code=2).err
+    assert imported("labels", "--replace", "--json", content=LABEL).json["label_ids"] == [1]
+    assert "no labels" in imported("labels", content='{"prompt": "Q", "criteria": ["a"]}\n', code=2).err
+
+
+def test_import_at_a_service_refuses_what_is_no_file(both: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mapping.yaml").write_text("record: {prompt: task}\n")
+    for arguments, message in (
+        ([tmp_path], "Is a directory"),
+        (["lost.yaml"], "No such file"),
+        (["rows.jsonl", "--mapping", "mapping.yaml"], "reads no file by a --mapping"),
+    ):
+        ran = both("rubrics", "import", *arguments, only_there=True)
+        assert ran.code == 2 and message in ran.err
