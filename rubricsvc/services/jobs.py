@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import Field
 
 from rubricsvc import schemas
-from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
+from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -231,6 +231,10 @@ def failure_hints(reasons: Mapping[str, int], judge: Judge, job_id: int) -> Iter
         yield ", ".join(counts) + fix
 
 
+def _counts(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in numbers.items())
+
+
 def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
     """Yield a line for whatever of a job needs attention, with the command that helps."""
     exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
@@ -240,8 +244,15 @@ def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobS
         fits = "the maximum cost of one call must fit into it"
         more = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`: {fits}" if exhausted else ""
         yield f"{spent}{killed}{more}"
-    if summary.generation is not None:
-        yield from _generation_hints(job.id, summary.generation, exhausted=exhausted)
+    if (made := summary.generation) is not None:
+        if made.reasons and not exhausted:
+            without = f"prompts without a rubric: {sum(made.reasons.values())} ({_counts(made.reasons)})"
+            yield f"{without}; `rubricsvc jobs items {job.id}` shows why; `jobs retry {job.id}` tries again"
+        if made.refused_by:
+            seen = "`rubricsvc rubrics show NAME --provenance` shows what it found"
+            yield f"refused by the gate ({_counts(made.refused_by)}): {seen}"
+        if made.drafts:
+            yield f"drafts to review: {made.drafts}; `rubricsvc rubrics show --state draft`, `rubrics review`"
         return
     if judge is None:
         yield f"{job.judge.error}"
@@ -250,39 +261,13 @@ def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobS
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:
-        criteria = ", ".join(f"{key} {count}" for key, count in summary.vetoed.items())
-        yield (
-            f"{sum(summary.vetoed.values())} of {summary.rewards} rewards are vetoed by a required criterion"
-            f" ({criteria}); `rubricsvc jobs export {job.id}` shows which"
-        )
+        share = f"{sum(summary.vetoed.values())} of {summary.rewards} rewards are vetoed by a required criterion"
+        yield f"{share} ({_counts(summary.vetoed)}); `rubricsvc jobs export {job.id}` shows which"
     if summary.quotes and summary.quotes_not_found:
         share = f"{summary.quotes_not_found} of {summary.quotes} quotes"
         required = judge is not None and judge.require_evidence
         fails = "" if required else "; `require_evidence` in a judge file fails such verdicts"
         yield f"{share} ({summary.quotes_not_found / summary.quotes:.0%}) are not in the completions{fails}"
-
-
-_MISSING = {
-    "no_trajectory": "import completions with tool calls (`rubricsvc completions import FILE`)",
-    "no_rubrics": "import a second rubric of the prompt (`rubricsvc rubrics import FILE`)",
-}
-"""What to add for prompts that lack what the method needs, by the reason."""
-
-
-def _generation_hints(job_id: int, made: GenerationSummary, *, exhausted: bool) -> Iterator[str]:
-    if made.reasons and not exhausted:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
-        missing = dict.fromkeys(_MISSING[reason] for reason in made.reasons if reason in _MISSING)
-        again = f"`jobs retry {job_id}` asks again, but for the replies that are stored"
-        if missing:
-            again = f"{', '.join(missing)}, then `jobs retry {job_id}`"
-        without = f"prompts without a rubric: {sum(made.reasons.values())}"
-        yield f"{without} ({reasons}); `rubricsvc jobs items {job_id}` shows why; {again}"
-    if made.refused_by:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in made.refused_by.items())
-        yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"
-    if made.drafts:
-        yield f"drafts to review: {made.drafts}; `rubricsvc rubrics show --state draft`, `rubrics review`"
 
 
 log = logging.getLogger(__name__)

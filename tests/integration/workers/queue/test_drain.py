@@ -137,20 +137,7 @@ def test_drain_stops_calls_of_cancelled_job(db: Database, use: object) -> None:
         assert jobs.get(session, job).status == "cancelled"
 
 
-def test_drain_releases_leases_when_stopped(db: Database, use: object) -> None:
-    use(Slow())
-    job = submit_job(db, 3, judge=JUDGE)
-    stopping = threading.Event()
-    with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
-        thread = in_background(db, stopping)
-        wait_for(lambda: leased(db, job) == 3)
-        stopping.set()
-        thread.join(20)
-    with db.read() as session:
-        assert jobs.progress(session, job).pending == 3
-
-
-def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
+def test_drain_renews_leases_of_slow_calls_and_releases_them_when_stopped(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 1, judge=JUDGE)
     stopping = threading.Event()
@@ -165,6 +152,8 @@ def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
             assert jobs.items(session, job)[0].fence == 1
         stopping.set()
         thread.join(20)
+    with db.read() as session:
+        assert jobs.progress(session, job).pending == 1
 
 
 def test_drain_waits_for_unreachable_database(db: Database, use: object) -> None:

@@ -104,32 +104,20 @@ def job(each_db: Database) -> int:
     return first
 
 
-@pytest.mark.parametrize(
-    ("sort", "order"),
-    [("id", [1, 2, 3, 4, 5, 6, 7]), ("reward", [3, 1, 4, 5, 2, 6, 7]), ("-reward", [5, 1, 4, 3, 2, 6, 7])],
-)
-def test_page_follows_each_order(each_db: Database, job: int, sort: ItemSort, order: list[int]) -> None:
+def test_items_follow_each_order_and_filter_by_reward(each_db: Database, job: int) -> None:
     """Ties keep the order of ids, and items without a reward are last."""
-    for limit in (1, 3, 100):
-        seen: list[int] = []
-        with each_db.read() as session:
-            while rows := jobs.items(session, job, sort=sort, after=seen[-1] if seen else 0, limit=limit):
-                seen += [row.id for row in rows]
-        assert seen == order
-
-
-def test_items_filter_by_reward(each_db: Database, job: int) -> None:
+    orders: dict[ItemSort, list[int]] = {"id": [1, 2, 3, 4, 5, 6, 7], "reward": [3, 1, 4, 5, 2, 6, 7]}
+    orders["-reward"] = [5, 1, 4, 3, 2, 6, 7]
     with each_db.read() as session:
+        for sort, order in orders.items():
+            for limit in (1, 3, 100):
+                seen: list[int] = []
+                while rows := jobs.items(session, job, sort=sort, after=seen[-1] if seen else 0, limit=limit):
+                    seen += [row.id for row in rows]
+                assert seen == order
         assert [row.id for row in jobs.items(session, job, rewarded=False)] == [2, 6, 7]
         assert [row.id for row in jobs.items(session, job, rewarded=True, sort="-reward", limit=1)] == [5]
-
-
-def test_page_after_an_item_of_another_job_is_an_error(each_db: Database, job: int) -> None:
-    with each_db.read() as session, pytest.raises(NotFoundError):
-        jobs.items(session, job, sort="reward", after=8)
-
-
-def test_unrewarded_counts_items_without_a_reward(each_db: Database, job: int) -> None:
-    with each_db.read() as session:
         counted = jobs.unrewarded(session, job)
-    assert list(counted.values()) == [2, 1] and list(counted)[1] == "pending"
+        assert list(counted.values()) == [2, 1] and list(counted)[1] == "pending"
+        with pytest.raises(NotFoundError):  # of another job
+            jobs.items(session, job, sort="reward", after=8)

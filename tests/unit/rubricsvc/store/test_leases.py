@@ -264,19 +264,14 @@ def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> N
     assert messages() == 0  # a worker holds a lease, and will claim the other item too
 
 
-def test_submit_rejects_key_of_another_job(each_db: Database) -> None:
-    submit_job(each_db, 3, judge=JUDGE, key="k")
+def test_submit_is_idempotent_and_rejects_the_key_of_another_job(each_db: Database) -> None:
+    for key in (None, "k"):
+        first = submit_job(each_db, 3, judge=JUDGE, key=key)
+        assert submit_job(each_db, 3, judge=JUDGE, key=key) == first
+        with each_db.read() as session:
+            assert jobs.progress(session, first).total == 3
     with pytest.raises(ConflictError):
         submit_job(each_db, 4, judge=JUDGE, key="k")
-
-
-@pytest.mark.parametrize("change", ["key", "content"])
-def test_submit_is_idempotent(each_db: Database, change: str) -> None:
-    key = "k" if change == "key" else None
-    first = submit_job(each_db, 3, judge=JUDGE, key=key)
-    assert submit_job(each_db, 3, judge=JUDGE, key=key) == first
-    with each_db.read() as session:
-        assert jobs.progress(session, first).total == 3
 
 
 def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> None:
