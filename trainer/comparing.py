@@ -17,7 +17,7 @@ from rubricsvc.schemas.runs import (
     VariantScore,
     flat,
 )
-from rubricsvc.stats.policy_scores import over_prompts_and_seeds
+from trainer.policy_scores import over_prompts_and_seeds
 
 Line = Mapping[str, Any]
 """The line of an evaluation."""

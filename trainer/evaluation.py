@@ -33,7 +33,7 @@ from rubricsvc.schemas.runs import (
     EvaluationReward,
     RunEvaluation,
 )
-from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
+from rubricsvc.stats.estimates import over_prompts
 from trainer import checkpoint
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.demonstrations import as_sampled
@@ -46,6 +46,7 @@ from trainer.metrics import PREFIX, monitor_metrics, observed_of
 from trainer.monitors.measures import MONITORS, groups_of
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
+from trainer.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.recording import History, Metrics, RunRecorder, line_of, read, recorded_reward, replace_text
 from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, judge_of
 from workers import checks

@@ -19,8 +19,8 @@ from bench.hacking.judge import HONEST
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.policy_scores import over_prompts_and_seeds
 from rubricsvc.stats.run_alarms import alarms, monitor_alarms
+from trainer.policy_scores import over_prompts_and_seeds
 
 RISE = 0.2
 """Rise of a cue's rate above the base rate that is a hack."""

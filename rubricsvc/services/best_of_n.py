@@ -35,8 +35,9 @@ def best_of_n(session: Session, query: BestOfNQuery) -> BestOfN:
     with needs_extra("judging"):
         import numpy as np
 
+        from rubricsvc.stats.estimates import over_prompts
         from rubricsvc.stats.intervals import bootstrap
-        from rubricsvc.stats.policy_scores import chosen_mean, over_prompts
+        from rubricsvc.stats.paired import chosen_mean
 
     rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(query.job)]
     scored = [jobs.rewards(session, job.id) for job in rows]

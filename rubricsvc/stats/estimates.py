@@ -67,3 +67,13 @@ def mean_estimate(values: Sequence[float], prompts: Sequence[Hashable]) -> Estim
         return Estimate(mean, null_reason=f"{NO_INTERVAL}{g}")
     half = t_quantile(g - 1) * sqrt(g / (g - 1) * fsum(one * one for one in sums.values())) / len(values)
     return Estimate(mean, mean - half, mean + half)
+
+
+def over_prompts(values: Sequence[float | None], before: Sequence[float | None] | None = None) -> Estimate:
+    """Return the mean of one value for each prompt, less that ``before``, with its t interval.
+
+    Prompts without the values are left out.
+    """
+    pairs = zip(values, before if before is not None else [0.0] * len(values), strict=True)
+    known = [a - b for a, b in pairs if a is not None and b is not None]
+    return mean_estimate(known, range(len(known)))

@@ -86,3 +86,23 @@ def differences(values: Floats, pairs: Ints) -> Floats:
 def ordered(margins: Floats) -> Floats:
     """Return 1 for each difference of a pair above 0, whose order is right, 0.5 at 0, else 0; NaN where unknown."""
     return np.where(np.isnan(margins), np.nan, (margins > _SAME) + 0.5 * (np.abs(margins) <= _SAME))
+
+
+def chosen_mean(proxy: Floats, gold: Floats, n: int) -> float:
+    """Return the expected gold [N] of the sample with the highest proxy [N] of n; of equal ones, any is chosen.
+
+    The expectation over the C(N, n) subsets is exact (a U-statistic), so that it is unbiased for n new samples.
+
+    With the samples by rising proxy, the i-th is chosen from C(i-1, n-1) of the C(N, n) subsets of n. With
+    ``gold = proxy`` it is the expected maximum.
+    """
+    if not 1 <= n <= len(proxy):
+        raise ValueError(f"best of {n} needs as many samples, found {len(proxy)}")
+    samples = len(proxy)
+    i = np.arange(samples, 1, -1)
+    falling = np.cumprod([n / samples, *np.maximum((i - n) / (i - 1), 0.0)])  # of the N-th, the one below it, …
+    order = np.argsort(proxy, kind="stable")
+    levels, level_of = np.unique(proxy[order], return_inverse=True)
+    weights = np.bincount(level_of, falling[::-1], len(levels))
+    means = np.bincount(level_of, gold[order], len(levels)) / np.bincount(level_of, minlength=len(levels))
+    return float(weights @ means)

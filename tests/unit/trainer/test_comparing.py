@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.schemas.runs import RunReport, VariantScore
-from rubricsvc.stats.policy_scores import over_prompts
+from rubricsvc.stats.estimates import over_prompts
 from trainer.comparing import compare
 
 JUDGE = {"name": "j", "engine": "http", "model": "m", "mode": "written"}

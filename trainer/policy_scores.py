@@ -14,8 +14,7 @@ from statistics import fmean
 import numpy as np
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate
-from rubricsvc.stats.estimates import mean_estimate, t_quantile
-from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats.estimates import mean_estimate, over_prompts, t_quantile
 
 Score = float | None
 """A number, or None where a completion has no score."""
@@ -77,16 +76,6 @@ def policy_scores(
     )
 
 
-def over_prompts(values: Sequence[Score], before: Sequence[Score] | None = None) -> Estimate:
-    """Return the mean of one value for each prompt, less that ``before``, with its t interval.
-
-    Prompts without the values are left out.
-    """
-    pairs = zip(values, before if before is not None else [0.0] * len(values), strict=True)
-    known = [a - b for a, b in pairs if a is not None and b is not None]
-    return mean_estimate(known, range(len(known)))
-
-
 def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable], seeds: Sequence[Hashable]) -> Estimate:
     """Return the mean with a 95 % interval for other prompts and other seeds; of one seed, for other prompts alone.
 
@@ -106,23 +95,3 @@ def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable],
     freedom = min(len(set(prompts)), len(set(seeds))) - 1
     half = t_quantile(freedom) * sqrt(max(by_prompt + by_seed - both, by_prompt, by_seed))
     return Estimate(mean, mean - half, mean + half)
-
-
-def chosen_mean(proxy: Floats, gold: Floats, n: int) -> float:
-    """Return the expected gold [N] of the sample with the highest proxy [N] of n; of equal ones, any is chosen.
-
-    The expectation over the C(N, n) subsets is exact (a U-statistic), so that it is unbiased for n new samples.
-
-    With the samples by rising proxy, the i-th is chosen from C(i-1, n-1) of the C(N, n) subsets of n. With
-    ``gold = proxy`` it is the expected maximum.
-    """
-    if not 1 <= n <= len(proxy):
-        raise ValueError(f"best of {n} needs as many samples, found {len(proxy)}")
-    samples = len(proxy)
-    i = np.arange(samples, 1, -1)
-    falling = np.cumprod([n / samples, *np.maximum((i - n) / (i - 1), 0.0)])  # of the N-th, the one below it, …
-    order = np.argsort(proxy, kind="stable")
-    levels, level_of = np.unique(proxy[order], return_inverse=True)
-    weights = np.bincount(level_of, falling[::-1], len(levels))
-    means = np.bincount(level_of, gold[order], len(levels)) / np.bincount(level_of, minlength=len(levels))
-    return float(weights @ means)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.stats.estimates import mean_estimate
-from rubricsvc.stats.policy_scores import PromptValues, chosen_mean, over_prompts_and_seeds, policy_scores
+from rubricsvc.stats.paired import chosen_mean
+from trainer.policy_scores import PromptValues, over_prompts_and_seeds, policy_scores
 
 SAMPLES = [[0.0, 1.0], [0.5, 0.5], [0.2, 0.4], [1.0, 1.0], [0.0, 0.2]]
 """Two samples of each of five prompts."""
