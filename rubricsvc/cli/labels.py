@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.commands import command, local_service, service
+from rubricsvc.cli.commands import command, every_row, service
 from rubricsvc.cli.importing import File, Format, import_and_report
 from rubricsvc.cli.output import Json, Out, group, open_output, print_json, show
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
@@ -36,15 +36,15 @@ def import_(
 @command(app, without=("after", "limit"))
 def export(query: LabelFilters, out: Out = None, as_json: Json = False) -> None:
     """List labels; --out and --json write JSON lines that `rubricsvc labels import` reads."""
-    columns = ("completion_id", "rubric", "criterion", "annotator", "value", "note")
-    with local_service() as local:
-        lines = local.labels.export(query)
-        if out is None:
-            show(lines, as_json, columns=columns, empty="no labels; import some with `rubricsvc labels import FILE`")
+    columns = ("completion_id", "rubric", "label.criterion", "label.annotator", "label.value", "label.note")
+    with service() as s:
+        rows = every_row(s.labels.page, **query.model_dump(exclude={"after", "limit"}))
+        if out is None and not as_json:
+            show(rows, columns=columns, empty="no labels; import some with `rubricsvc labels import FILE`")
             return
         with open_output(out) as stream:
-            for line in lines:
-                print_json(line, stream)
+            for row in rows:
+                print_json(row.model_dump(exclude={"id", "created_at", "label"}) | row.label.model_dump(), stream)
 
 
 @command(verdicts, "list")

@@ -117,8 +117,12 @@ class NewLabels(Wire):
 
 
 class StoredLabel(Stored):
-    """A stored label."""
+    """A stored label. Digests name its completion and rubric in every database."""
 
     completion_id: int = Field(description="Id of the completion.")
     rubric_id: int = Field(description="Id of the rubric version.")
     label: Label = Field(description="The label.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    prompt_digest: str = Field(description="SHA-256 of the prompt.")
+    completion_digest: str = Field(description="SHA-256 of the completion.")
+    rubric_digest: str = Field(description="SHA-256 of the rubric.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -24,7 +22,7 @@ from rubricsvc.schemas import (
 )
 from rubricsvc.schemas.base import takes
 from rubricsvc.store import completions, jobs, labels, rubrics
-from rubricsvc.store.session import Database, every, page_of
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
 Pair = tuple[int, Completion]
@@ -104,36 +102,23 @@ class Labels:
     def page(self, query: LabelFilters) -> Page[StoredLabel]:
         """List labels, oldest first. Filter by completion, rubric version, annotator or job."""
         with self.db.read() as session:
-            rows = labels.page(session, **_where(session, query) | {"limit": query.limit + 1})
-            return Page.cut([StoredLabel.of(row) for row in rows], query.limit)
-
-    @takes(LabelFilters)
-    def export(self, query: LabelFilters) -> Iterator[dict[str, Any]]:
-        """Yield labels as `labels import` reads them, with the digests by which they fit another database."""
-        with self.db.read() as session:
-            get_rubric = cache(partial(rubrics.get, session))
-            get_digests = lru_cache(maxsize=10_000)(partial(completions.digests, session))
-            where = _where(session, query)
-            for row in every(labels.page, session, **{name: where[name] for name in where.keys() - {"after", "limit"}}):
-                version = get_rubric(row.rubric_id)
-                names = ("prompt_digest", "completion_digest", "rubric_digest")
-                digests = zip(names, (*get_digests(row.completion_id), version.digest), strict=True)
-                ids = {"completion_id": row.completion_id, "rubric": version.ref, "rubric_id": row.rubric_id}
-                yield ids | row.label.model_dump(mode="json") | dict(digests)
-
-
-def _where(session: Session, query: LabelFilters) -> dict[str, Any]:
-    """Return the parameters of `labels.page`.
-
-    Raises:
-        NotFoundError: There is no such completion, job or rubric.
-    """
-    if query.completion_id is not None:
-        completions.get(session, query.completion_id)
-    if query.job_id is not None:
-        jobs.get(session, query.job_id)
-    rubric_id = None if query.rubric_id is None else rubrics.get(session, query.rubric_id).id
-    return query.model_dump() | {"rubric_id": rubric_id}
+            if query.completion_id is not None:
+                completions.get(session, query.completion_id)
+            if query.job_id is not None:
+                jobs.get(session, query.job_id)
+            version = None if query.rubric_id is None else rubrics.get(session, query.rubric_id).id
+            rows = labels.page(session, **query.model_dump() | {"rubric_id": version, "limit": query.limit + 1})
+            found = [
+                StoredLabel.of(
+                    row,
+                    rubric=row.rubric.ref,
+                    prompt_digest=row.completion.prompt.digest,
+                    completion_digest=row.completion.digest,
+                    rubric_digest=row.rubric.digest,
+                )
+                for row in rows
+            ]
+            return Page.cut(found, query.limit)
 
 
 @dataclass(eq=False)

@@ -173,15 +173,8 @@ def ids_in_files(session: Session, prompt_ids: Collection[int], external_id: str
     return [(id_, prompt_id) for id_, prompt_id in session.execute(query.order_by(CompletionRow.id))]
 
 
-def digests(session: Session, id_: int) -> tuple[str, str]:
-    """Return the digests of a completion's prompt and of the completion, which name it in every database."""
-    query = select(PromptRow.digest, CompletionRow.digest).join(PromptRow).where(CompletionRow.id == id_)
-    prompt, completion = session.execute(query).one()
-    return prompt, completion
-
-
 def id_of_digests(session: Session, prompt: str, completion: str) -> int | None:
-    """Return the id of the completion with these `digests`, if there is one."""
+    """Return the id of the completion with these digests of its prompt and itself, if there is one."""
     query = select(CompletionRow.id).join(PromptRow)
     return session.scalar(query.where(PromptRow.digest == prompt, CompletionRow.digest == completion))
 

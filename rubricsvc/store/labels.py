@@ -17,7 +17,16 @@ from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import completions, jobs
 from rubricsvc.store.completions import with_verdicts
 from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of
-from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
+from rubricsvc.store.tables import (
+    CompletionRow,
+    ItemRow,
+    JudgeRow,
+    LabelRow,
+    PromptRow,
+    QuestionRow,
+    RubricRow,
+    VerdictRow,
+)
 
 LabelEntry = tuple[int, int, Label]
 """(completion id, rubric id, label)."""
@@ -90,9 +99,11 @@ def page(
     """
     of_job = select(ItemRow.completion_id).where(ItemRow.job_id == job_id)
     where = [LabelRow.completion_id.in_(of_job)] if job_id is not None else []
-    return page_of(
-        session, LabelRow, after, limit, *where, completion_id=completion_id, rubric_id=rubric_id, annotator=annotator
-    )
+    completion = joinedload(LabelRow.completion, innerjoin=True).load_only(CompletionRow.digest)
+    prompt = completion.joinedload(CompletionRow.prompt, innerjoin=True).load_only(PromptRow.digest)
+    rubric = joinedload(LabelRow.rubric, innerjoin=True).load_only(RubricRow.name, RubricRow.version, RubricRow.digest)
+    equal = {"completion_id": completion_id, "rubric_id": rubric_id, "annotator": annotator}
+    return page_of(session, LabelRow, after, limit, *where, options=(completion, prompt, rubric), **equal)
 
 
 def of_completions(

@@ -417,6 +417,8 @@ class LabelRow(DatedRow):
     annotator: Mapped[str] = mapped_column(String(200))
     value: Mapped[float | None] = mapped_column(Float)
     note: Mapped[str | None] = mapped_column(Text)
+    completion: Mapped[CompletionRow] = relationship()
+    rubric: Mapped[RubricRow] = relationship()
 
     @property
     def label(self) -> Label:

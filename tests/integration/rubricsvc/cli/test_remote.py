@@ -32,6 +32,8 @@ def test_best_of_n_is_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) 
     table = both("jobs", "bestofn", "--job", 1, "--gold", "labels")
     assert table.err.count("an interval needs 5 prompts") == 1 and "interval" not in table.out
     assert both("jobs", "bestofn", "--job", 9, "--gold", "labels").code == 3
+    assert len(both("labels", "export", "--job", 1, "--json").lines) == 4
+    assert both("labels", "export").out and both("labels", "export", "--job", 9).code == 3
 
 
 def test_exports_are_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
