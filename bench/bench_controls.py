@@ -1,6 +1,6 @@
 """Rubrics of right and of swapped references, of right and of permuted labels, tried by the embedded judge.
 
-``python -m bench.bench_controls`` writes rubrics by a scripted author (`tests.controls`), tries each as
+``python -m bench.bench_controls`` writes rubrics by a scripted author (`bench.controls`), tries each as
 `rubrics generate` does, and prints for each condition how many rubrics the gate refuses, by reason, and the mean
 rewards of its probes. ``--untrained`` takes the bare model.
 """
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
 
+from bench.controls import gate, labelled_tasks, reference_tasks, swapped
 from rubricsvc.cli.models import ask, judge_from
 from rubricsvc.core.generation import AuthoringTask, GateFindings
 from rubricsvc.core.judge import Judge
-from tests.controls import gate, labelled_tasks, reference_tasks, swapped
 from workers.engines.local.embedded_model import EMBEDDED
 
 

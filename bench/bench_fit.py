@@ -23,6 +23,7 @@ from typing import Any
 
 from scipy import stats
 
+from bench import llm_rubric
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Rubric
@@ -32,7 +33,6 @@ from rubricsvc.queries import FitQuery
 from rubricsvc.services.analysing import fit
 from rubricsvc.store import completions, jobs, judges, labels, leases, rubrics
 from rubricsvc.store.session import Database
-from tests import llm_rubric
 from tests.conftest import SHARED
 from tests.databases import fresh_url
 from tests.rows import item_result

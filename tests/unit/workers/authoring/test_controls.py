@@ -6,9 +6,9 @@
 import asyncio
 from collections import Counter
 
+from bench.controls import FACTS, WordJudge, gate, labelled_tasks, reference_tasks, swapped
 from rubricsvc.core.generation import GateFindings
 from rubricsvc.core.judge import Judge
-from tests.controls import FACTS, WordJudge, gate, labelled_tasks, reference_tasks, swapped
 
 JUDGE = Judge(name="words", model="m")
 
