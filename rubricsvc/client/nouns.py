@@ -230,7 +230,7 @@ class Imports(Noun[C]):
     async def create(
         self, source: str | Path | BinaryIO, query: queries.ImportQuery | None = None, /, **fields: Any
     ) -> schemas.ImportedFile:
-        """Import a file of any format of docs/formats.md (but no folder), whole or not at all.
+        """Import a file of any format of docs/formats.md, whole or not at all.
 
         The source is its path, or a stream of its bytes; how it is read is an `ImportQuery`, or its fields.
 
@@ -243,8 +243,7 @@ class Imports(Noun[C]):
             try:
                 content = Path(source).read_bytes()
             except OSError as error:
-                hint = "check the path; a folder is imported on the service's machine"
-                raise FormatError(f"{source}: cannot be read: {error.strerror}", hint=hint) from None
+                raise FormatError(f"{source}: cannot be read: {error.strerror}", hint="check the path") from None
         else:
             content = source.read()
         return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=params)

@@ -53,8 +53,6 @@ __all__ = [
 
 REMEMBERED = 20_000
 """Rubrics of a file that later ones are compared with, by name and content."""
-AUTO = "auto"
-"""In place of a format: recognize it, as without one."""
 
 
 class Records(list[Record]):
@@ -67,10 +65,10 @@ class Records(list[Record]):
 def load(
     path: str | Path, format: str | None = None, *, mapping: str | Path | None = None, skip_invalid: bool = False
 ) -> Records:
-    """Return all records of a file, or of the data files in a folder.
+    """Return all records of a file.
 
     Args:
-        path: the file, or the folder.
+        path: the file.
         format: a name in ``FORMATS``; by default it is recognized by the file's ending and fields.
         mapping: a mapping file of yours, instead of a format.
         skip_invalid: leave invalid records out and list their errors in ``.skipped``, instead of rejecting the file.
@@ -93,10 +91,9 @@ def stream(
     ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
     stored, and an InvalidError that it raises is an error of the record.
     """
-    given_format = format if format != AUTO else None
-    if file.mapping is not None and given_format is not None:
+    if file.mapping is not None and format is not None:
         raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
-    name = "" if file.mapping is not None else given_format or detect(file)
+    name = "" if file.mapping is not None else format or detect(file)
     if file.mapping is None and name not in FORMATS:
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
     reader = Reader(file.mapping) if file.mapping is not None else FORMATS[name]

@@ -1,4 +1,4 @@
-"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV, Parquet or Arrow.
+"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV or Parquet.
 
 Each reader yields plain data with the line of each record, of YAML with the position of every field. YAML is 1.2 (core
 schema): PyYAML's C parser builds the node tree, and this module turns nodes into data, since PyYAML's own constructor
@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
@@ -160,11 +160,11 @@ def neutralized(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
-def read_parquet(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterator[Document]:
+def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
     """Yield a record for each row; nulls are left out. The line of a record is the number of its row.
 
     Raises:
-        InvalidFileError: pyarrow is not installed, or it is not Parquet (with ``arrow``: Arrow's stream).
+        InvalidFileError: pyarrow is not installed, or it is not Parquet.
     """
     try:
         import pyarrow as pa
@@ -174,8 +174,7 @@ def read_parquet(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterato
         raise file_error(Location(file), "not_readable", "pyarrow is not installed", hint) from None
     number = 0
     try:
-        batches = pa.ipc.open_stream(stream) if arrow else parquet.ParquetFile(stream).iter_batches(batch_size=ROWS)
-        for batch in batches:
+        for batch in parquet.ParquetFile(stream).iter_batches(batch_size=ROWS):
             for row in batch.to_pylist():
                 number += 1
                 location = Location(file, number)
@@ -186,8 +185,7 @@ def read_parquet(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterato
                     data, errors = {}, [location.error("unstorable", str(error))]
                 yield data, location, errors
     except (pa.ArrowException, OSError) as error:
-        what = "Arrow" if arrow else "Parquet"
-        raise file_error(Location(file, number or None), "not_readable", f"is not {what}: {error}") from None
+        raise file_error(Location(file, number or None), "not_readable", f"is not Parquet: {error}") from None
 
 
 def _without_nulls(value: Any) -> Any:
@@ -332,14 +330,12 @@ _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",
-    ".arrow": "arrow",
 }
-_COLLECTED = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 
 
 @dataclass(eq=False)
 class InputFile:
-    """A file to read, or a folder; it is opened when the first of its ``entries`` is asked for. Each is read once.
+    """A file to read; it is opened when the first of its ``entries`` is asked for. Each is read once.
 
     Its records are YAML, JSON, JSONL or CSV by the ending of its name. With another ending they are JSONL if the first
     character is ``{`` (JSON if the line ends there), else YAML. A line that is not JSON is added to ``errors``, which
@@ -364,7 +360,6 @@ class InputFile:
     def __post_init__(self, at: str | Path, given: Iterator[Entry] | None) -> None:
         self.path, self.name = Path(at), self.name or str(at)
         self.location = Location(self.name)
-        self.is_folder = self.stream is None and self.path.is_dir()
         self.entries = self._read() if given is None else given
 
     def first(self) -> Any:
@@ -396,9 +391,6 @@ class InputFile:
 
     def _read(self) -> Iterator[Entry]:
         """Yield the records; the error that ends the file is raised with those of the records before it."""
-        if self.is_folder:
-            yield from self._read_folder()
-            return
         try:
             stream = self.stream or self.path.open("rb", buffering=HEAD)
         except OSError as error:
@@ -420,10 +412,10 @@ class InputFile:
             self.errors.raise_if_any(error.hint)
 
     def _documents(self, stream: io.BufferedReader[Any]) -> Iterator[Document]:
-        """Return the documents in a stream of bytes, which is text in UTF-8 but for Parquet and Arrow."""
+        """Return the documents in a stream of bytes, which is text in UTF-8 but for Parquet."""
         kind = _KINDS.get(self.path.suffix.lower())
-        if kind in ("parquet", "arrow"):
-            return read_parquet(cast(BinaryIO, stream), self.name, arrow=kind == "arrow")
+        if kind == "parquet":
+            return read_parquet(cast(BinaryIO, stream), self.name)
         head = stream.peek(HEAD)
         if b"\0" in head:
             hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
@@ -453,22 +445,6 @@ class InputFile:
         if kind == "csv":
             return read_csv(text, self.name, self.max_values)
         return read_yaml(text, self.name, self.max_values or MAX_YAML)
-
-    def _read_folder(self) -> Iterator[Entry]:
-        """Yield the records of the data files in a folder, such as one of Hugging Face's ``datasets``."""
-        described = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
-        paths = sorted(path for path in self.path.rglob("*") if path.suffix.lower() in _COLLECTED and path.is_file())
-        paths = [path for path in paths if path.name not in described and not path.name.startswith((".", "cache-"))]
-        if not paths:
-            hint = f"expected files that end in {', '.join(_COLLECTED)}"
-            raise file_error(self.location, "is_folder", "is a folder without data files", hint)
-        number = 0
-        for path in paths:
-            for entry in InputFile(path, errors=self.errors, max_values=self.max_values).entries:
-                number += 1
-                self._check_records(number)
-                own = f"{self.path.name}-{number}" if len(paths) > 1 else entry.name
-                yield replace(entry, name=own, number=number)
 
     def _check_records(self, count: int) -> None:
         if self.max_records is not None and count > self.max_records:

@@ -301,7 +301,7 @@ class Scope:
                 ]
                 found = Node(None) if value in absent else node
             case "verl":
-                found = _verl(entry, node, mapping.tables["ifeval"])
+                found = _verl(entry, node)
             case "flattened":
                 found = _flattened(entry, node)
             case _:
@@ -594,50 +594,34 @@ def _read_paperbench(entry: Entry) -> Iterator[Record]:
     yield Record(None, rubric, labels=tuple(labels), name=name, location=entry.location)
 
 
-def _verl(entry: Entry, node: Node, classes: dict[str, Any]) -> Any:
-    """Return ``key``, ``check`` and ``others`` of the tags of a criterion of verl.
+def _verl(entry: Entry, node: Node) -> Any:
+    """Return ``key``, ``check`` and ``others`` of the tags of a criterion of verl: a mapping, or texts like ``key:c1``.
 
-    The check is its own, or the one that decides as its function does; ``classes`` has the instructions of IFEval by
-    the names of verl's functions. The tags of a rule are among the others only if no check was made of it.
+    A judge decides what a rule of verl decides.
     """
-    value, path, named, listed = node.value, node.path or (), dict[str, Any](), list[str]()
+    value, path, named, others = node.value, node.path or (), dict[str, Any](), list[str]()
+    rule = ("verifier", "function", "parameters")
     if isinstance(value, dict):
         named = {name: one for name, one in value.items() if one is not None}
         tags = named.pop("tags", [])
-        listed = [str(one) for one in tags] if isinstance(tags, list) else []
+        others = [str(one) for one in tags] if isinstance(tags, list) else []
     elif not isinstance(value, list):
         entry.expected("list_type", "a mapping, or a list of key:value", value, path)
     for text in value if isinstance(value, list) else ():
         name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-        if name in ("verifier", "function", "parameters", "key", "check"):
+        if name in (*rule, "key", "check"):
             named[name] = rest
         elif isinstance(text, str):
-            listed.append(text)
-    found = map(named.get, ("check", "parameters"))  # which may be JSON in a text
-    check, given = (strict_json.json_of(one) if isinstance(one, str) else one for one in found)
-    function = str(named.get("function") or "")
-    parameters = {name: one for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
-    if isinstance(check, dict):
-        pass
-    elif named.get("verifier") != "rule" or not function:
-        check = None
-    elif function == "math_verify" and "answer" in parameters:
-        check = {"name": "math", "args": {"answer": str(parameters["answer"])}}
-    elif function == "word_count_range" and parameters.keys() >= {"min_count", "max_count"}:
-        bounds = {"min": int(parameters["min_count"]), "max": int(parameters["max_count"])}
-        check = {"name": "words", "args": {**bounds, "partial": False}}
-    elif (instruction := classes.get(function)) is not None:  # Parquet and JSON of other writers make 2.0 of 2
-        whole = {n: int(one) if isinstance(one, float) and one.is_integer() else one for n, one in parameters.items()}
-        check = {"name": "ifeval", "args": {"instruction_id": instruction, "kwargs": whole}}
-    else:
-        check, hint = None, "write a check into the rubric instead (docs/checks.md)"
-        message = f"no check decides the function {function!r} with these parameters; a judge decides it: {hint}"
-        entry.add("rule", message, path, note=True)
-    rule = ("verifier", "function", "parameters") if check is not None or named.get("verifier") == "llm" else ()
-    others = {name: one for name, one in named.items() if name not in ("key", "check", *rule)}
-    texts = [f"{name}:{one if isinstance(one, str) else strict_json.dump(one)}" for name, one in others.items()]
-    key = named.get("key") and str(named["key"])
-    return Placed({"key": key, "others": texts + listed, "check": check and Placed(check, path)}, path)
+            others.append(text)
+    key, check = named.pop("key", None), named.pop("check", None)
+    if named.get("verifier") == "llm":
+        named = {name: one for name, one in named.items() if name not in rule}
+    elif "verifier" in named:
+        entry.add("rule", "a judge decides it, not the rule; write a check instead (docs/checks.md)", path, note=True)
+    texts = [f"{name}:{one if isinstance(one, str) else strict_json.dump(one)}" for name, one in named.items()]
+    check = strict_json.json_of(check) if isinstance(check, str) else check
+    made = Placed(check, path) if isinstance(check, dict) else None
+    return Placed({"key": key and str(key), "others": texts + others, "check": made}, path)
 
 
 def _flattened(entry: Entry, node: Node) -> Any:

@@ -128,24 +128,11 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
 
 
 def _verl_criterion(criterion: Criterion, place: int) -> Row:
-    """Return the item of a criterion; a check becomes a rule where verl-rubric, or IFEval, has its function."""
+    """Return the item of a criterion. A judge of theirs decides a check; here it is a check again."""
     tags: Row = {"key": criterion.key} if criterion.key != f"c{place}" else {}
-    rule: tuple[str, Row] | None = None
-    if (check := criterion.check) is not None:
-        classes = {one: name for name, one in FORMATS["verl"].mapping.tables["ifeval"].items()}
-        match check.name, check.args:
-            case "math", {"answer": answer, **others} if not others:
-                rule = "math_verify", {"answer": answer}
-            case "words", {"min": low, "max": high, "partial": False, **others} if not others:
-                rule = "word_count_range", {"min_count": low, "max_count": high}
-            case "ifeval", {"instruction_id": str(name), "kwargs": dict(kwargs), **others} if (
-                name in classes and not others
-            ):
-                rule = classes[name], kwargs
-        if rule is None:  # a judge of theirs decides it; here it is a check again
-            tags["check"] = strict_json.dump(check.model_dump(mode="json"))
-    named = {"verifier": "rule", "function": rule[0], "parameters": rule[1]} if rule else {"verifier": "llm"}
-    tags = tags | named | ({"tags": list(criterion.tags)} if criterion.tags else {})
+    if criterion.check is not None:
+        tags["check"] = strict_json.dump(criterion.check.model_dump(mode="json"))
+    tags |= {"verifier": "llm"} | ({"tags": list(criterion.tags)} if criterion.tags else {})
     return {"criterion": criterion.text, "points": criterion.weight, "tags": tags}
 
 

@@ -70,7 +70,7 @@ class Imports:
             source = InputFile(query.name, stream=source)
         edit = replace(self.edit, parent=query.parent, force=query.force, draft=query.draft)
         kind = query.format if query.format in (COMPLETIONS, LABELS) else None  # else records of any format
-        if query.format is None and source.mapping is None and not source.is_folder:
+        if query.format is None and source.mapping is None:
             found = kind_of(source.first())
             kind = found if query.noun in (None, found) else None
         with self.db.write() as session:

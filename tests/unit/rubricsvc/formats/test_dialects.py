@@ -148,15 +148,13 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
     assert [(note.code, note.path) for note in notes] == [("rule", "reward_model.rubrics[0].tags")]
 
 
-def test_load_reads_the_folder_of_deep_research_bench(tmp_path: Path) -> None:
+def test_load_reads_criteria_and_reports_of_deep_research_bench(tmp_path: Path) -> None:
     task = CASES["deep_research_bench"]["content"]
-    for name, line in [
-        ("query.jsonl", {"id": 2, "topic": "Art", "language": "en", "prompt": task["prompt"]}),
-        ("criteria.jsonl", task),
-        ("reports_some-model.jsonl", {"id": 2, "prompt": task["prompt"], "article": "# Report"}),
-    ]:
+    report = {"id": 2, "prompt": task["prompt"], "article": "# Report"}
+    files = {"criteria.jsonl": task, "reports_some-model.jsonl": report}
+    for name, line in files.items():
         (tmp_path / name).write_text(json.dumps(line) + "\n")
-    records = load(tmp_path)
+    records = [record for name in files for record in load(tmp_path / name)]
     assert [record.rubric is not None for record in records] == [True, False]
     assert [(one.text, one.policy) for one in records[1].completions] == [("# Report", "some-model")]
     assert records[0].prompt == records[1].prompt

@@ -127,8 +127,8 @@ def test_read_accepts_messages_of_openai(tmp_path: Path) -> None:
 RUBRICS = {
     "biggen": "biggen_bench/instances.jsonl",
     "cherrl": "cherrl_reward_hacking/rollouts.jsonl",
-    "deep_research_bench": "deep_research_bench",
-    "deepscholar": "deepscholar_bench/gt_nuggets_outputs",
+    "deep_research_bench": "deep_research_bench/criteria.jsonl deep_research_bench/reports_*.jsonl",
+    "deepscholar": "deepscholar_bench/gt_nuggets_outputs/*/*.json",
     "evalbiasbench": "evalbiasbench/pairs.jsonl",
     "gsm8k": "gsm8k/example_model_solutions.jsonl",
     "healthbench": "healthbench_val500/healthbench_val.jsonl",

@@ -270,7 +270,7 @@ def test_detect_rejects_unknown_formats(tmp_path: Path) -> None:
     file = write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n')
     error = invalid(file, None)
     assert error.errors[0].code == "unknown_format" and "native" in error.hint
-    assert invalid(tmp_path, None).errors[0].code == "unknown_format"  # the folder of that file
+    assert invalid(tmp_path, None).errors[0].code == "is_folder"
     (tmp_path / "empty").mkdir()
     assert invalid(tmp_path / "empty", None).errors[0].code == "is_folder"
 

@@ -114,18 +114,6 @@ def test_parquet_carries_verl_with_mixed_tags(tmp_path: Path) -> None:
     assert first.rubric == record.rubric and first.prompt == record.prompt and first.id == "7"
 
 
-def test_load_reads_a_folder_of_arrow(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    table = pa.Table.from_pylist(
-        [{"question": "Why?", "id": "1", "rubrics": [{"criterion": "Says why.", "points": 3}]}]
-    )
-    with pa.ipc.new_stream(str(tmp_path / "data-00000-of-00001.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    (tmp_path / "state.json").write_text("{}")
-    (record,) = load(tmp_path)
-    assert record.rubric is not None and record.rubric.criteria[0].weight == 3.0
-
-
 @pytest.mark.parametrize(("name", "path"), [("paperbench", "format"), ("x", "format"), ("healthbench", "prompt")])
 def test_dump_refuses_what_a_format_cannot_carry(name: str, path: str, tmp_path: Path) -> None:
     rubric = Rubric(criteria=(Criterion(key="a", text="Is rude.", weight=-1), Criterion(key="b", text="Is right.")))
