@@ -69,6 +69,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Rubrics, "fit", "POST?", "/{ref:path}/fit", OK),
     (Rubrics, "review", "POST", "/{ref:path}/review", OK),
     (Rubrics, "provenance", "GET", "/{ref:path}/provenance", OK),
+    (Rubrics, "add_test", "POST", "/{ref:path}/tests", CREATED),
     (Rubrics, "tests", "GET", "/{ref:path}/tests", OK),
     (Rubrics, "history", "GET", "/{ref:path}/history", OK),
     (Rubrics, "get", "GET", "/{ref:path}", OK),

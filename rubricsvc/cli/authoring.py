@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import local_service
-from rubricsvc.cli.importing import (
-    By,
-    Format,
-    find_stored,
-    import_file,
-    input_file,
-    print_problems,
-    targets_of,
-)
+from rubricsvc.cli.commands import service
+from rubricsvc.cli.importing import Format, find_stored, import_file, input_file, print_problems, targets_of
 from rubricsvc.cli.jobs import Wait, end
 from rubricsvc.cli.models import ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
@@ -136,7 +128,6 @@ def test(
     faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
     min_catch: Annotated[float | None, typer.Option(min=0, max=1, help=_MIN_CATCH, show_default=False)] = None,
     name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
-    by: By = None,
     as_json: Json = False,
 ) -> None:
     """Test a rubric by its examples: whether a judge gives them the verdicts and rewards that they must get.
@@ -162,8 +153,8 @@ def test(
             outcomes.add(result.outcome)
             stored = None
             if found.stored is not None:
-                with local_service(by) as local:
-                    stored = local.rubrics.add_test(found.stored.id, result)
+                with service() as s:
+                    stored = s.rubrics.add_test(found.stored.id, result).id
             head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
             if not as_json and result.faults is not None:
                 missed = tuple(fault for fault in result.faults.faults if fault.caught is False)
@@ -211,16 +202,17 @@ def generate(
     """
     if file is not None and new.prompts:
         raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
-    with local_service() as local:
-        most = LOCAL_TOKENS if local.judges.value(new.judge).engine == "transformers_local" else MAX_TOKENS
+    with service() as s:
+        judge = s.judges.get(new.judge).judge
+        most = LOCAL_TOKENS if judge is not None and judge.engine == "transformers_local" else MAX_TOKENS
         fields: dict[str, Any] = {
             "sampling": Sampling(temperature=0.7, max_tokens=most, seed=seed),
             "specification": specification_of(specification_file) if specification_file else None,
             "research": Research(collection=collection) if collection is not None else None,
         }
         if file is not None:
-            fields["prompts"] = tuple(import_file(local, file, ImportQuery(noun="prompts")).prompt_ids)
-        end(local, local.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
+            fields["prompts"] = tuple(import_file(s, file, ImportQuery(noun="prompts")).prompt_ids)
+        end(s, s.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
 
 
 _GOOD = "File with a good completion: a reference for the method, and a text to try the rubrics on."

@@ -230,7 +230,6 @@ def analyse(
 def fit(
     query: FitQuery,
     ref: Annotated[str, typer.Argument(help="Rubric version to fit.", show_default=False)],
-    by: By = None,
     as_json: Json = False,
 ) -> None:
     """Fit a rubric's weights to people's overall scores (label `overall`) or to their preferences.
@@ -238,7 +237,7 @@ def fit(
     It prints each weight with its interval, and how well new and old weights predict people on prompts that were held
     out. No judge is asked. It needs the extra `judging`.
     """
-    with service(by) as s:
+    with service() as s:
         found = s.rubrics.fit(ref, query)
     show(found, as_json)
     if not found.saved and not as_json:

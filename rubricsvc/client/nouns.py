@@ -16,7 +16,7 @@ from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
+from rubricsvc.core.rubric_analysis import RubricAnalysis, RubricTest, WeightFit
 from rubricsvc.errors import FormatError
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
@@ -61,6 +61,7 @@ class Rubrics(Noun[C]):
     generate = endpoint(schemas.StoredJob, "POST rubrics/generate", schemas.NewGeneration)
     lint = endpoint(schemas.LintReport, "POST rubrics/lint", schemas.LintRequest)
     add = endpoint(schemas.StoredRubric, "POST rubrics", schemas.NewRubric)
+    add_test = ref_endpoint(schemas.StoredRubricTest, "POST rubrics/{}/tests", RubricTest)
     review = ref_endpoint(schemas.StoredRubric, "POST rubrics/{}/review", schemas.NewReview)
 
 

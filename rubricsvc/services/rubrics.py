@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rubricsvc.collections import Collection
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
+from rubricsvc.core.rubric_analysis import RubricAnalysis, RubricTest, WeightFit
 from rubricsvc.core.states import (
     APPROVED,
     DRAFT,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.generation import Method
-    from rubricsvc.core.rubric_analysis import RubricTest
     from rubricsvc.formats.record import RubricCheck
     from rubricsvc.lint import EmptyValue
     from rubricsvc.store.session import Database
@@ -231,10 +230,17 @@ class Rubrics:
             rows = page_of(session, RubricTestRow, query.after, query.limit + 1, rubric_id=row.id)
             return Page.cut([StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
 
-    def add_test(self, rubric_id: int, test: RubricTest) -> int:
-        """Store the result of a test of a version; return its id."""
+    @takes(RubricTest)
+    def add_test(self, ref: int | str, test: RubricTest) -> StoredRubricTest:
+        """Store the result of a test of a version. 422 if it is of other content, or not of all examples."""
         with self.db.write() as session:
-            return rubrics.add_test(session, rubric_id, test, by=self.caller).id
+            row = rubrics.get(session, ref, allow_drafts=True)
+            keys = [one.key for one in row.value.examples or ()]
+            if row.digest != test.rubric_digest or [one.example for one in test.examples] != keys:
+                message = f"the test is not one of {row.ref} and all its examples"
+                raise InvalidError(message, hint=f"run `rubricsvc rubrics test {row.ref}`", path="rubric_digest")
+            stored = rubrics.add_test(session, row.id, test, by=self.caller)
+            return StoredRubricTest.of(stored, rubric=row.ref)
 
     @takes(Paging)
     def history(self, ref: int | str, query: Paging) -> Page[RubricEvent]:

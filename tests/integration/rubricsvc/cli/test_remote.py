@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rubricsvc.store.session import Database
-from tests.cli import Cli, Ran
+from tests.cli import Cli, Ran, add_judge
 from tests.databases import sqlite_at
 from tests.integration.rubricsvc.cli.test_analysis import label_overall, scored
+from tests.rubric_writer import writer
 from tests.scripted_server import scripted_server, text_reply
 from tests.service_process import running
+from tests.tested_rubric import RUBRIC, reader
 
 
 def test_best_of_n_is_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
@@ -138,3 +141,21 @@ def test_import_at_a_service_refuses_what_is_no_file(both: Cli, tmp_path: Path) 
     ):
         ran = both("rubrics", "import", *arguments, only_there=True)
         assert ran.code == 2 and message in ran.err
+
+
+def test_test_propose_and_generate_store_at_the_service(cli: Cli, both: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fridge.yaml").write_text(RUBRIC)
+    assert cli("rubrics", "import", tmp_path / "fridge.yaml", "--draft").code == 0
+    add_judge(cli)
+    there = partial(both, only_there=True)
+    with scripted_server(reader) as server:
+        ran = there("rubrics", "test", "fridge", "--judge", server.url, "--json")
+    assert (ran.code, ran.json["outcome"], ran.json["stored"]) == (0, "passed", 1), ran.err
+    assert cli("rubrics", "show", "fridge@1", "--history", "--json").json["tests"][0]["by"] == "anonymous"
+    (tmp_path / "prompts.jsonl").write_text('{"id": "sky", "prompt": "Why is the sky blue?"}\n' * 2)
+    made = there("rubrics", "generate", "--judge", "quick", tmp_path / "prompts.jsonl", "--json")
+    assert (made.code, made.json["kind"], made.json["progress"]["total"]) == (0, "generate", 1), made.err
+    assert there("rubrics", "generate", "--judge", "quick", tmp_path / "fridge.yaml", "--prompts", 1).code == 2
+    with scripted_server(writer) as server:
+        ran = there("rubrics", "propose", "Why is the sky blue?", "-n", 1, "--judge", server.url, "--json")
+    assert (ran.code, ran.json["candidate"]) == (0, 1), ran.err

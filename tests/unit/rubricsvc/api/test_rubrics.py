@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from rubricsvc.core.rubric import NumberRange
 from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.services.local import Validators
-from rubricsvc.store import keys, rubrics
+from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
 from workers.checks import validate, value_of_empty
@@ -130,7 +130,7 @@ def test_rubrics_lint_returns_findings(serve: Serve) -> None:
     assert http.get("/v1/rubrics").json()["data"] == []
 
 
-def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient, db: Database) -> None:
+def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient) -> None:
     example = {"key": "e", "text": "c", "verdicts": {"a": 1}}
     content = {"criteria": [{"key": "a", "text": "Says c."}], "examples": [example]}
     row = filled.post("/v1/rubrics", json={"name": "t", "rubric": content, "draft": True}).json()
@@ -144,8 +144,15 @@ def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient, db
         rubric_digest=row["digest"],
         examples=(ExampleTest(example="e", verdicts=(found,)),),
     )
-    with db.write() as session:
-        rubrics.add_test(session, row["id"], test, by="ann")
+    other = test.model_copy(update={"examples": ()})
+    assert filled.post("/v1/rubrics/t@1/tests", json=other.model_dump(mode="json")).status_code == 422
+    added = filled.post("/v1/rubrics/t@1/tests", json=test.model_dump(mode="json"))
+    assert (added.status_code, added.json()["rubric_id"]) == (201, row["id"])
     (listed,) = filled.get("/v1/rubrics/t@1/tests").json()["data"]
-    assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == ("t@1", "ann", "passed", "j")
+    assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == (
+        "t@1",
+        "anonymous",
+        "passed",
+        "j",
+    )
     assert filled.post("/v1/rubrics/t@1/review", json={"action": "approve"}).json()["state"] == "approved"
