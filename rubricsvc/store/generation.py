@@ -86,18 +86,13 @@ def add_replies(session: Session, item_id: int, replies: Mapping[str, dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedItem(LeaseResult):
-    """The rubric of a leased prompt with its provenance and state, or the reason why there is none.
-
-    ``redraws`` and ``repairs`` are what was tried before it failed.
-    """
+    """The rubric of a leased prompt with its provenance and state, or the reason why there is none."""
 
     lease: GenerationLease
     rubric: Rubric | None = None
     provenance: Provenance | None = None
     state: RubricState = "draft"
     reason: str = ""
-    redraws: int | None = None
-    repairs: int | None = None
 
 
 def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
@@ -108,7 +103,6 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
     ours = leases.lock_valid(session, results)
     for result in ours:
         values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: leases.REASON_CHARS]}
-        values |= {"redraws": result.redraws, "repairs": result.repairs}
         if result.rubric is not None and result.provenance is not None:
             prompt_id, made_by = result.lease.prompt_id, result.provenance
             # named by the prompt's id in its file, or by its id here if another prompt has that one too

@@ -346,35 +346,19 @@ def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | No
     if job.kind != GENERATE:
         return None
     of_job = ItemRow.job_id == job.id
-    made = select(RubricRow.state, RubricRow.content, RubricRow.provenance)
-    rows = session.execute(made.join(ItemRow, ItemRow.rubric_id == RubricRow.id).where(of_job, ItemRow.state == DONE))
-    sums: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
-    empty: list[float] = []
-    for state, content, provenance in rows:
-        made_by = provenance or {}
-        gate: dict[str, Any] = made_by.get("gate") or {}
-        refused.update(gate.get("refused_by", ()))
-        sums["rubrics"] += 1
-        sums["drafts"] += state != APPROVED
-        sums["checks"] += sum(criterion["check"] is not None for criterion in content["criteria"])
-        sums["negatives"] += sum(criterion["weight"] < 0 for criterion in content["criteria"])
-        for name in ("repairs", "redraws"):
-            sums[name] += made_by.get(name, 0)
-        reward = gate.get("probes", {}).get("empty", {}).get("reward")
-        empty += [reward] if reward is not None else []
-    reasons: Counter[str] = Counter()
-    failed = select(ItemRow.null_reason, ItemRow.redraws, ItemRow.repairs).where(of_job, ItemRow.state == FAILED)
-    for reason, redraws, repairs in session.execute(failed):
-        reasons[(reason or "unknown").partition(":")[0]] += 1
-        sums.update(redraws=redraws or 0, repairs=repairs or 0)
+    made = select(RubricRow.state, RubricRow.provenance).join(ItemRow, ItemRow.rubric_id == RubricRow.id)
+    rows = session.execute(made.where(of_job, ItemRow.state == DONE)).all()
+    gates = [(provenance or {}).get("gate") or {} for _, provenance in rows]
+    refused = Counter(reason for gate in gates for reason in gate.get("refused_by", ()))
+    failed = session.scalars(select(ItemRow.null_reason).where(of_job, ItemRow.state == FAILED))
+    reasons = Counter((reason or "unknown").partition(":")[0] for reason in failed)
     judge = job.judge.valid
     asked_again = select(func.sum(ReplyRow.answered - 1)).where(ReplyRow.item_id.in_(select(ItemRow.id).where(of_job)))
     return GenerationSummary(
         prompts=session.scalar(select(func.count()).where(of_job)) or 0,
-        **{name: sums[name] for name in ("rubrics", "drafts", "checks", "negatives", "repairs", "redraws")},
+        rubrics=len(rows),
+        drafts=sum(state != APPROVED for state, _ in rows),
         refused_by=dict(refused.most_common()),
-        empty_reward_max=max(empty, default=None),
         reasons=dict(reasons.most_common()),
         cost=None if judge is None or (judge.unpriced and not job.spent) else round(job.spent, 6),
         asked_again=int(session.scalar(asked_again) or 0),

@@ -289,8 +289,7 @@ class ItemRow(Base):
     """One completion of a job, under one rubric: the unit of work, of leasing and of reward.
 
     An item of a generation has a prompt instead of a completion; its rubric is the generated one, once it is done.
-    ``retries`` counts those that draw new samples, because none before was a rubric; ``redraws`` and ``repairs`` are
-    those of an item without a rubric (of others, the rubric's provenance has them). The types of ``completion_id``
+    ``retries`` counts those that draw new samples, because none before was a rubric. The types of ``completion_id``
     and ``rubric_id`` are those of scored items, which all queries of rewards read.
 
     ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts
@@ -330,8 +329,6 @@ class ItemRow(Base):
     null_reason: Mapped[str | None] = mapped_column(String(300))
     verdicts: Mapped[int] = mapped_column(default=0)
     failed_verdicts: Mapped[int] = mapped_column(default=0)
-    redraws: Mapped[int | None]
-    repairs: Mapped[int | None]
 
     completion: Mapped[CompletionRow] = relationship()
     rubric: Mapped[RubricRow] = relationship()

@@ -36,14 +36,11 @@ Reader = Callable[[str, bool], Rubric]
 
 
 class GenerationError(InvalidError):
-    """There is no rubric for a prompt. ``reason`` is that of the engine's failure, or a word such as ``no_rubric``.
+    """There is no rubric for a prompt. ``reason`` is that of the engine's failure, or a word such as ``no_rubric``."""
 
-    ``redraws`` and ``repairs`` are the further samples and the replies that were sent back, where replies were read.
-    """
-
-    def __init__(self, reason: str, message: str, *, redraws: int | None = None, repairs: int | None = None) -> None:
+    def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.reason, self.redraws, self.repairs = reason, redraws, repairs
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -137,9 +134,7 @@ class Author:
                 question = replace(question, turns=(clean(last.text).text, answer))
                 sent_back += repair < repairs
         tried = f"none of {self.generation.redraws + 1} samples, sent back {sent_back} times in all"
-        message = f"{tried}: {error}; the last reply: {cut(repr(last.text), 400)}"
-        drawn = first_sample + self.generation.redraws
-        raise GenerationError(NO_RUBRIC, message, redraws=drawn, repairs=sent_back)
+        raise GenerationError(NO_RUBRIC, f"{tried}: {error}; the last reply: {cut(repr(last.text), 400)}")
 
 
 def rubric_reader(

@@ -269,8 +269,7 @@ class GenerationWork:
                 engine = RecordingEngine(engine_of(self.gate_judge), self.gate_judge, *stored)
                 findings = await try_rubric(engine, self.gate_judge, self.generation, draft.rubric, self.task)
         except GenerationError as error:
-            reason = f"{error.reason}: {error.message}"
-            return GeneratedItem(self.lease, reason=reason, redraws=error.redraws, repairs=error.repairs)
+            return GeneratedItem(self.lease, reason=f"{error.reason}: {error.message}")
         except Exception as error:
             log.exception("generation failed")
             return GeneratedItem(self.lease, reason=f"{Reason.ENGINE_ERROR}: {error_message(error)}")

@@ -104,8 +104,8 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
         found = jobs.summary(session, job).generation
         assert jobs.get(session, job).status == "completed"
     assert found is not None
-    assert (found.prompts, found.rubrics, found.drafts, found.negatives, found.repairs) == (2, 2, 2, 1, 4)
-    assert (found.refused_by, found.empty_reward_max, found.asked_again) == ({"empty": 1}, 0.25, 0)
+    assert (found.prompts, found.rubrics, found.drafts) == (2, 2, 2)
+    assert (found.refused_by, found.asked_again) == ({"empty": 1}, 0)
 
 
 def test_record_drops_results_of_lost_leases(each_db: Database) -> None:
@@ -132,7 +132,7 @@ def test_record_names_rubrics_of_prompts_with_one_id_apart(each_db: Database) ->
 def test_record_fails_items_with_their_reason_and_retry_reopens_them(each_db: Database) -> None:
     job = submit(each_db, "Why?")
     (lease,) = claim(each_db)
-    failed = GeneratedItem(lease, reason="no_rubric: expected 2 to 20 criteria", redraws=3, repairs=5)
+    failed = GeneratedItem(lease, reason="no_rubric: expected 2 to 20 criteria")
     with each_db.write() as session:
         generation.record(session, [failed])
     with each_db.write() as session:
@@ -141,7 +141,6 @@ def test_record_fails_items_with_their_reason_and_retry_reopens_them(each_db: Da
         assert jobs.get(session, job).status == "completed_with_failures"
         found = jobs.summary(session, job).generation
         assert found is not None and found.reasons == {"no_rubric": 1}
-        assert (found.redraws, found.repairs) == (3, 5)
         assert jobs.retry(session, job) == 1
     (again,) = claim(each_db)
     assert (again.item_id, again.prompt_id) == (lease.item_id, lease.prompt_id)
