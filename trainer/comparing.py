@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from rubricsvc.core.base import Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
-from rubricsvc.schemas.runs import (
-    REWARD,
-    RunComparison,
-    RunReport,
-    SweepTable,
-    VariantScore,
-    flat,
-)
+from rubricsvc.schemas.runs import REWARD, RunReport, flat
 from trainer.policy_scores import over_prompts_and_seeds
 
 Line = Mapping[str, Any]
@@ -26,6 +22,57 @@ CHECKS = "checks"
 _IDENTITY = {"out", "run", "judge_audit.id"}
 _TIMES = {"measured_at", "created_at"}
 _ADDRESSES = {"endpoint", "timeout_s"}
+
+Result = Literal["higher", "lower", "not_distinguishable", "no_interval", "not_comparable"]
+
+
+class VariantScore(Value):
+    """A variant of a sweep, or one of two runs, by one score, in the last evaluation of its runs.
+
+    ``difference`` is that to the first variant, paired by prompt and seed; None for the first.
+    """
+
+    variant: str
+    score: str
+    gold: bool = Field(description="Whether it is the gold score.")
+    seeds: int = Field(description="Runs that are compared.")
+    prompts: int = Field(description="Different held-out prompts.")
+    mean: Estimate
+    difference: Estimate | None = None
+    result: Result | None = None
+    reason: str = Field(default="", description="Why the variant is not compared.")
+
+
+class RunComparison(Value):
+    """Run B compared with run A: differences are B less A."""
+
+    config: dict[str, tuple[Any, Any]] = Field(
+        description="Fields that differ, with their values in A and B, null where there is none; "
+        "names, places and times are left out."
+    )
+    notes: tuple[str, ...] = Field(description="What to know before the numbers are read.")
+    scores: tuple[VariantScore, ...] = Field(description="Scores on held-out prompts, those of A before those of B.")
+
+
+class SweepFailure(Value):
+    """A run of a sweep that failed. It is in no row of the table."""
+
+    variant: str
+    seed: int
+    folder: str
+    error: str
+    hint: str = ""
+
+
+class SweepTable(Value):
+    """The variants, in the order of the file.
+
+    ``best`` is higher than every other by the gold score; else None.
+    """
+
+    rows: tuple[VariantScore, ...]
+    best: str | None = None
+    failures: tuple[SweepFailure, ...] = ()
 
 
 def compare(a: RunReport, b: RunReport) -> RunComparison:

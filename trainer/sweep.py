@@ -13,9 +13,9 @@ from pydantic import Field, field_validator
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError, RubricsvcError
-from rubricsvc.schemas.runs import RunReport, SweepFailure, SweepTable
+from rubricsvc.schemas.runs import RunReport
 from trainer.checkpoint import locked
-from trainer.comparing import compare_variants
+from trainer.comparing import SweepFailure, SweepTable, compare_variants
 from trainer.config import ConfigSection, RunConfig, load_config, read_toml
 from trainer.run import Progress, Run
 

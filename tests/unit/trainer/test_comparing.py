@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.schemas.runs import RunReport, VariantScore
+from rubricsvc.schemas.runs import RunReport
 from rubricsvc.stats.estimates import over_prompts
-from trainer.comparing import compare
+from trainer.comparing import VariantScore, compare
 
 JUDGE = {"name": "j", "engine": "http", "model": "m", "mode": "written"}
 SAMPLING = {"max_new_tokens": 8, "temperature": 0.7, "top_p": 1.0}
