@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -307,7 +306,6 @@ class TrainedRun:
     record: StoredRun | None
     history: History | None = None
     stopped: bool = False
-    seconds: float = 0.0
 
     def alarms(self) -> list[Alarm]:
         """Return the reasons to distrust what was trained."""
@@ -429,10 +427,9 @@ class Run:
             refused = Preflight(self).require_passed(force=force, sample=preflight)
             forced = {FORCED: refused} if refused else {}
         self.announce(resume=resume)
-        start = time.monotonic()
         record, history = self._train(resume, self.judge.record | forced)
         stopped = history is None or history.stopped
-        return TrainedRun(record, history, stopped, round(time.monotonic() - start, 2))
+        return TrainedRun(record, history, stopped)
 
     def evaluate(self) -> list[Metrics] | None:
         """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.

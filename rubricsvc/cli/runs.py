@@ -99,7 +99,7 @@ def start(
     for alarm in trained.alarms():
         echo(f"warning: {alarm.text}")
     if trained.record is not None:
-        show(_record(trained.record) | {"seconds": trained.seconds}, as_json)
+        _show(trained.record, as_json)
     if trained.stopped:
         echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
@@ -179,6 +179,8 @@ def show_(
     """Show a run with its alarms, its last steps, or its evaluations on held-out prompts; or list training runs."""
     with service() as s:
         if run is None:
+            if last or evaluations or follow:
+                raise InvalidError("--last, --evaluations and --follow are of one run", hint="name its id or folder")
             columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
             empty = "no runs; start one with `rubricsvc runs start CONFIG.toml`"
             show(s.runs.page(after=query.after, limit=query.limit), as_json, columns=columns, empty=empty)
@@ -203,7 +205,7 @@ def show_(
             for one in report.alarms:
                 examples = "; ".join(sample.where for sample in one.examples)
                 alarms.append(f"{one.text} Examples: {examples}." if examples else one.text)
-            show(_record(record) | ({"alarms": alarms} if as_json else {}), as_json)
+            _show(record, as_json, **{"alarms": alarms} if as_json else {})
             for text in () if as_json else alarms:
                 echo(f"alarm: {text}")
             if follow and record.status in ("failed", "lost", "stopped"):
@@ -275,8 +277,7 @@ def stop(run: RunRef, as_json: Json = False) -> None:
     """Stop a run after its current step, with a checkpoint."""
     with service() as s:
         run_id = _id(s, run)
-        s.runs.stop(run_id)
-        show(_record(s.runs.get(run_id)), as_json)
+        _show(s.runs.stop(run_id), as_json)
     echo(f"run {run_id} stops after its current step; `rubricsvc runs show {run_id} --follow` follows it")
 
 
@@ -292,7 +293,7 @@ def delete(
             message = f"this deletes run {record.id} ({record.name}) with {size}"
             raise InvalidError(message, hint="confirm it with --yes")
         s.runs.delete(record.id)
-    show(_record(record), as_json)
+    _show(record, as_json)
     echo(f"deleted run {record.id}; its folder stays: {record.folder}")
 
 
@@ -347,15 +348,6 @@ def _id(s: LocalService | Client, ref: str) -> int:
     raise NotFoundError(f"the run in {ref} is not recorded in this database", hint=hint)
 
 
-def _record(run: StoredRun) -> dict[str, Any]:
-    """Return a run as it is shown, with what its configuration says of its judge, and its newest checkpoint."""
-    config, folder = run.config or {}, Path(run.folder)
-    audit = config.get("judge_audit")
-    saved = sorted((folder / "checkpoints").glob("step-*"), key=lambda one: int(one.name.removeprefix("step-")))
-    return run.model_dump(mode="json", exclude={"metrics", "config", "seen_seconds", "judge_id"}) | {
-        "scored_by": config.get("scored_by") or (run.metrics or {}).get("scored_by"),
-        "judge_calibrated": config.get("judge_calibrated"),
-        "std_floor": config.get("std_floor"),
-        "judge_audit": f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None,
-        "checkpoint": str(saved[-1]) if saved else None,
-    }
+def _show(run: StoredRun, as_json: bool, **more: Any) -> None:
+    """Print a run; not as JSON, its configuration and metrics are left out."""
+    show(run.model_dump(mode="json", exclude=set() if as_json else {"config", "metrics"}) | more, as_json)

@@ -14,6 +14,7 @@ from rubricsvc.core.rubric import Rubric, reject_duplicates
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.core.validation_messages import describe, first_error
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.schemas.base import Wire
 
 
 class NewRun(Value):
@@ -52,7 +53,7 @@ class Sampled(Value):
     truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
 
 
-class OnRecord(Value):
+class OnRecord(Wire):
     """Where a completion of a policy is stored, with its prompt and rubric."""
 
     id: int = Field(description="Id of this row.")
@@ -116,7 +117,7 @@ class RunHeartbeat(Value):
     reason: Text | None = Field(default=None, description="Why the run is paused, or has stopped or failed.")
 
 
-class StoredRun(Value):
+class StoredRun(Wire):
     """A training run on record."""
 
     id: int = Field(description="Id of the run.")
@@ -141,7 +142,7 @@ class StoredRun(Value):
     config: dict[str, Any] | None = Field(default=None, description="Configuration; null in lists.")
 
 
-class StoredStep(Value):
+class StoredStep(Wire):
     """The metrics of a step on record."""
 
     step: int = Field(description="Number of the step, from 1.")
@@ -270,7 +271,7 @@ class RunEvaluation(Value):
     groups: tuple[EvaluationGroup, ...] = Field(default=(), description="Completions by held-out prompt.")
 
 
-class StoredEvaluation(Value):
+class StoredEvaluation(Wire):
     """An evaluation on record."""
 
     id: int = Field(description="Id of the evaluation.")
@@ -280,7 +281,7 @@ class StoredEvaluation(Value):
     line: dict[str, Any] = Field(description="Estimates, and the values of each prompt; null is a missing number.")
 
 
-class StoredEvaluationReward(EvaluationReward):
+class StoredEvaluationReward(EvaluationReward, Wire):
     """A reward of a completion on record."""
 
     judge_id: int | None = Field(description="Id of the judge, if it is stored.")

@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel
-
 from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
@@ -220,7 +218,7 @@ class Runs:
         """List the metrics of steps. ``after`` and ``next`` are numbers of steps."""
         with self.db.read() as session:
             rows = runs.steps(session, runs.get(session, run_id).id, after=query.after, limit=query.limit + 1)
-        data = [_of(StoredStep, row) for row in rows]
+        data = [StoredStep.of(row) for row in rows]
         more = len(rows) > query.limit
         return Page(data=tuple(data[: query.limit]), next=data[query.limit - 1].step if more else None)
 
@@ -238,7 +236,7 @@ class Runs:
         with self.db.read() as session:
             row, limit = runs.get(session, run_id), query.limit + 1
             rows = page_of(session, EvaluationRow, query.after, limit, run_id=row.id, name=query.name)
-            return Page.cut([_of(StoredEvaluation, row) for row in rows], query.limit)
+            return Page.cut([StoredEvaluation.of(row) for row in rows], query.limit)
 
     @takes(EvaluationCompletionFilters)
     def evaluation_completions(
@@ -356,15 +354,6 @@ class Runs:
         return stored
 
 
-M = TypeVar("M", bound=BaseModel)
-
-
-def _of(model: type[M], row: object, **fields: Any) -> M:
-    """Return a value of a model: ``fields``, and attributes of a row; what is in neither has its default."""
-    names = [name for name in model.model_fields if name not in fields and hasattr(row, name)]
-    return model.model_validate({name: getattr(row, name) for name in names} | fields)
-
-
 def _summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
     """Return how far each of these runs is."""
     now, newest = database_time(session), runs.newest_steps(session, [row.id for row in rows])
@@ -373,7 +362,7 @@ def _summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
         steps, metrics = newest.get(row.id, (0, None))
         seen, status = max(0.0, now - row.seen_at), runs.status(row, now)
         more = {"steps": steps, "metrics": metrics, "seen_seconds": seen, "config": None, "status": status}
-        found.append(_of(StoredRun, row, **more))
+        found.append(StoredRun.of(row, **more))
     return found
 
 
@@ -382,7 +371,7 @@ def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = 
     found = []
     for row in rows:
         known = (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()
-        found.append(_of(StoredRollout, row, rubric=row.rubric.ref, verdicts=known))
+        found.append(StoredRollout.of(row, rubric=row.rubric.ref, verdicts=known))
     return found
 
 
@@ -397,8 +386,8 @@ def _completions(
         of_row = []
         for each in rewards[row.evaluation_id, row.place]:
             known = by_item.get(each.item_id, ()) if each.item_id is not None else each.verdicts
-            of_row.append(_of(StoredEvaluationReward, each, verdicts=known if verdicts else ()))
-        found.append(_of(StoredEvaluationCompletion, row, rubric=row.rubric.ref, rewards=of_row))
+            of_row.append(StoredEvaluationReward.of(each, verdicts=known if verdicts else ()))
+        found.append(StoredEvaluationCompletion.of(row, rubric=row.rubric.ref, rewards=of_row))
     return found
 
 

@@ -50,8 +50,7 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     ran = cli("runs", "start", config, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["steps"] == 3
-    assert ran.json["checkpoint"].endswith("step-000003")
-    assert ran.json["scored_by"] == "celery"
+    assert ran.json["config"]["scored_by"] == "celery"
     assert "judge quick" in ran.err and "Celery worker in this process" in ran.err
     assert [job["name"] for job in cli("jobs", "list", "--json").lines] == [f"first step {n}" for n in (1, 2, 3)]
     assert [judge["name"] for judge in cli("judges", "list", "--json").lines] == ["quick"]
@@ -59,7 +58,7 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     assert ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
     [listed] = cli("runs", "list", "--json").lines
-    assert (listed["steps_total"], cli("runs", "show", listed["id"], "--json").json["std_floor"]) == (3, 0.0)
+    assert (listed["steps_total"], cli("runs", "show", listed["id"], "--json").json["metrics"]["std_floor"]) == (3, 0.0)
     steps = cli("runs", "show", run, "--last", 2, "--json").lines
     assert [step["step"] for step in steps] == [2, 3]
     assert "REWARD_STD" in cli("runs", "show", run, "--last", 2).out
@@ -84,7 +83,7 @@ def test_three_lines_of_python_start_what_the_command_starts(cli: Cli, config: P
     assert run.report().steps[-1]["step"] == 3
     assert trained.record is not None and trained.record.status == "finished"
     shown = cli("runs", "show", trained.record.id, "--json").json
-    assert (shown["steps"], shown["scored_by"]) == (3, "celery")
+    assert (shown["steps"], shown["config"]["scored_by"]) == (3, "celery")
 
 
 def test_runs_start_refuses_a_folder_in_which_another_process_trains(cli: Cli, config: Path) -> None:
