@@ -236,7 +236,6 @@ class JobComparison(Value):
     prompts: int
     left_out: dict[str, int] = Field(description="Completions or prompts that are not paired, by reason.")
     mean_difference: Estimate = Field(description="With the t interval over prompts, from 5 prompts on.")
-    spearman: Estimate
     kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")
     criteria: tuple[CriterionComparison, ...] = Field(description="By falling number of values that cross 0.5.")
     moved: tuple[Moved, ...] = Field(description="Those whose reward differs most.")

@@ -52,7 +52,7 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         UnavailableError: The extra ``judging`` is not installed.
     """
     with needs_extra("judging"):
-        from rubricsvc.stats.paired import rank_correlation, tau_within
+        from rubricsvc.stats.paired import tau_within
 
     a, b = jobs.scoring(session, a_id), jobs.scoring(session, b_id)
     scored = jobs.rewards(session, a.id), jobs.rewards(session, b.id)
@@ -112,7 +112,6 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         moved.append(Moved.model_validate({name: getattr(one.items[0], name) for name in ids} | named))
     largest = sorted((one for one in moved if one.difference), key=lambda one: -abs(one.difference))
     prompt_ids = [one.prompt_id for one in moved]
-    by_side = [one.reward_a for one in moved], [one.reward_b for one in moved]
     return JobComparison(
         a=compared[0],
         b=compared[1],
@@ -122,8 +121,7 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         prompts=len(set(prompt_ids)),
         left_out={reason: count for reason, count in left_out.items() if count},
         mean_difference=mean_estimate([one.difference for one in moved], prompt_ids),
-        spearman=rank_correlation(*by_side, prompt_ids),
-        kendall_tau_within_prompts=tau_within(*by_side, prompt_ids),
+        kendall_tau_within_prompts=tau_within([x for x, _ in rewarded], [y for _, y in rewarded], prompt_ids),
         criteria=_criteria(session, pairs, {rubric_id: row.value for rubric_id, row in rows.items()}),
         moved=tuple(largest[:MOST_MOVED]),
     )

@@ -21,7 +21,6 @@ from rubricsvc.store import completions, jobs
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.stats import OnProgress
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
 
@@ -126,7 +125,7 @@ class JobResults:
     null_reasons: dict[str, int]
 
 
-def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnProgress = lambda *_: None) -> JobResults:
+def read_results(db: Database, job_id: int, *, extremes: int) -> JobResults:
     """Read the results of a job, finished or not: memory grows with its distinct criteria, and by two numbers an item.
 
     Raises:
@@ -140,7 +139,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
     criteria: dict[tuple[str, str], CriterionTotals] = {}
     usage: Usage | None = None
     rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
-    for done, detail in enumerate(_details(db, job_id), start=1):
+    for detail in _details(db, job_id):
         row, rewarded = detail.row, detail.row.reward is not None
         rubrics[row.rubric.ref] += 1
         if row.reward is not None:
@@ -153,8 +152,6 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             key = part.criterion.key, part.criterion.text
             totals = criteria.setdefault(key, CriterionTotals(*key, kind=part.criterion.kind))
             totals.add(part, rewarded=rewarded)
-        if done % ITEMS_PER_PAGE == 0 or done == progress.total:
-            on_progress(done, progress.total, "")
     all_values = [value for values, _ in rewards.values() for value in values]
     all_prompts = [prompt for _, of_prompts in rewards.values() for prompt in of_prompts]
     low, high = min(all_values, default=0.0), max(all_values, default=1.0)

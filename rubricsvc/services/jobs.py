@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from rubricsvc.formats import RubricCheck
     from rubricsvc.schemas.jobs import GivenRubric
-    from rubricsvc.stats import OnProgress as OnCount
 
 
 ItemKey = tuple[int, int]
@@ -380,12 +379,12 @@ class Jobs:
         with self.db.read() as session:
             return exporting.export(session, job_id, query)
 
-    def report(self, job_id: int, *, completions: int = 10, on_progress: OnCount = lambda *_: None) -> str:
+    def report(self, job_id: int, *, completions: int = 10) -> str:
         """Return the report of a job, an HTML page with so many ``completions`` in each list."""
         from rubricsvc.services.job_results import read_results
         from rubricsvc.web.jobs import render_job
 
-        return render_job(read_results(self.db, job_id, extremes=completions, on_progress=on_progress))
+        return render_job(read_results(self.db, job_id, extremes=completions))
 
     def cancel(self, job_id: int) -> StoredJob:
         """Cancel a job. Scored items keep their rewards."""

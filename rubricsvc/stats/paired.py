@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.stats import MIN_PAIRS
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.ranking import concordance, tau_b
 
@@ -28,15 +27,6 @@ def correlation(name: Correlation, first: Floats, second: Floats) -> float:
     if not len(first) or np.ptp(first) <= _SAME or np.ptp(second) <= _SAME:
         return float("nan")
     return float(stats.spearmanr(first, second).statistic if name == "spearman" else np.corrcoef(first, second)[0, 1])
-
-
-def rank_correlation(first: Sequence[float], second: Sequence[float], clusters: Sequence[int]) -> Estimate:
-    """Return Spearman's correlation over all things, with a bootstrap interval that draws whole prompts."""
-    a, b = np.asarray(first, float), np.asarray(second, float)
-    if len(a) < MIN_PAIRS:
-        return Estimate(None, null_reason=f"{len(a)} paired; a rank correlation needs {MIN_PAIRS}")
-    found = bootstrap(lambda rows: known(value=correlation("spearman", a[rows], b[rows])), np.asarray(clusters))
-    return found.get("value", Estimate(None, null_reason="all values of one side are the same"))
 
 
 def known(**values: float | None) -> dict[str, float]:

@@ -73,7 +73,6 @@ def test_compare_judges_agrees_with_scipy(each_db: Database) -> None:
     rewards = [[values[0] - values[1] for *_, values in side] for side in (first, second)]  # type: ignore[operator]
     assert (found.differs, found.paired_by, found.paired, found.prompts) == (("judge",), "completion", 18, 6)
     assert found.left_out == {}
-    assert found.spearman.value == pytest.approx(stats.spearmanr(*rewards).statistic)
     by_prompt = [sum(y - x for x, y in list(zip(*rewards, strict=True))[k : k + 3]) / 3 for k in range(0, 18, 3)]
     interval = stats.ttest_1samp(by_prompt, 0.0).confidence_interval()
     assert (found.mean_difference.low, found.mean_difference.high) == pytest.approx(
