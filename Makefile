@@ -142,7 +142,7 @@ bench-judge-training: install ## a judge on held-out questions, public sets and 
 bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (15 minutes)
 	$(RUN) -m bench.bench_distillation $(ARGS)
 
-bench-ablation: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
+bench-ablation: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores)
 	$(BIN)/python -m bench.bench_ablation --out judges/ingredients $(ARGS)
 
 bench-controls: install ## rubrics of swapped references and permuted labels, which the gate must refuse, tried by the embedded judge (6 minutes)

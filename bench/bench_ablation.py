@@ -1,13 +1,11 @@
 """What each part of a judge's data adds: a short training with everything, and one without each part.
 
-    python -m bench.bench_ablation --out FOLDER [--config TOML] [--judge FOLDER]
-        [--steps 600] [--questions 60]
+    python -m bench.bench_ablation --out FOLDER [--config TOML] [--steps 600] [--questions 60]
 
 Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
 workers do. Parts with small weights are left out together. As many trainings run at a time as there are cores, each
 with one thread. The probabilities are stored in FOLDER/<left out>.json, and the next run with this folder and the same
 options measures only what is missing. Prints a table of AUROC by data set.
-With ``--judge`` the figures are written into the passport of that trained judge.
 """
 
 from __future__ import annotations
@@ -28,14 +26,12 @@ import torch
 from recipes.embedded_judge.__main__ import RECIPE
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.passport import Ablation, Row
-from rubricsvc.formats.documents import load_passport
+from rubricsvc.core.passport import Row
 from trainer.judge_training import run
 from trainer.judge_training.config import JudgeTrainConfig, load_config
 from trainer.judge_training.data import Example, Prepared, Question, load_data, questions, sample
-from trainer.judge_training.run import export, open_base, probabilities, write
+from trainer.judge_training.run import export, open_base, probabilities
 from trainer.judge_training.training import encode, train
-from workers.engines.local.weights import PASSPORT_FILE
 
 EVERYTHING = "nothing"
 """Left out of the training that has all data."""
@@ -51,7 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, default=RECIPE, help="Configuration of the training.")
     parser.add_argument("--steps", type=int, default=600, help="Steps of each training.")
     parser.add_argument("--questions", type=int, default=60, help="Held-out completions of each data set.")
-    parser.add_argument("--judge", type=Path, help="Folder of a trained judge, whose passport takes the figures.")
     options = parser.parse_args(arguments)
     config = shortened(load_config(options.config), options.steps)
     fetch_embedded(config.judge)
@@ -68,10 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pairs = questions(test)
     for line in lines(pairs, scores):
         print(line)
-    if options.judge:
-        passport = load_passport(options.judge / PASSPORT_FILE)
-        found = tuple(ablations(pairs, scores, options.steps))
-        write(options.judge, passport.model_copy(update={"ablations": found}))
 
 
 def shortened(config: JudgeTrainConfig, steps: int) -> JudgeTrainConfig:
@@ -137,24 +128,6 @@ def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> I
         values = [auroc[one, name] - (auroc[one, EVERYTHING] if name != EVERYTHING else 0.0) for one in sets]
         sign = "" if name == EVERYTHING else "+"
         yield f"| {name} | " + " | ".join(f"{one:{sign}.3f}" for one in [*values, sum(values) / len(values)]) + " |"
-
-
-def ablations(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], steps: int) -> list[Ablation]:
-    """Return what each part adds to its own held-out questions and to all of them."""
-    rows = [*run.rows(pairs, scores), *run.rows(pairs, scores, by="source")]
-    found = {(row.part, row.scorer): row.figures["auroc"] for row in rows}
-    return [
-        Ablation(
-            left_out=name,
-            table=f"{part or 'all held-out questions'}, {steps} steps",
-            complete=found[part, EVERYTHING],
-            without=found[part, name],
-        )
-        for name in scores
-        if name != EVERYTHING
-        for part in (*name.split("+"), "")
-        if (part, name) in found
-    ]
 
 
 def _auroc(row: Row) -> float:

@@ -24,7 +24,8 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import JudgedLabel, Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import agreement_report
-from rubricsvc.stats.calibration_fit import FittedFamily, calibrate
+from rubricsvc.stats.calibration_fit import calibrate
+from rubricsvc.stats.reports import FittedFamily
 from tests.conftest import SHARED
 from workers.engines import make_engine
 from workers.scoring import completions as scoring
@@ -131,15 +132,15 @@ def measure(judge: Judge, rows: Sequence[JudgedLabel]) -> dict[str, Any]:
     try:
         (fitted,) = calibrate(rows)
     except InvalidError as error:
-        fitted = FittedFamily("binary", len(rows), null_reason=str(error))
+        fitted = FittedFamily(family="binary", labels=len(rows), null_reason=str(error))
     return {
         "n": group.pairs,
         "left_out": group.excluded,
         "met": sum(row.label.value or 0.0 for row in rows) / len(rows),
         **{name: asdict(group.metrics[name]) for name in names},
         "method": fitted.curve.method if fitted.curve else fitted.null_reason,
-        "before": asdict(fitted.before) if fitted.before else None,
-        "after": asdict(fitted.after) if fitted.after else None,
+        "before": fitted.before.model_dump() if fitted.before else None,
+        "after": fitted.after.model_dump() if fitted.after else None,
     }
 
 

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from rubricsvc.core.base import MAX_ID, Name
 from rubricsvc.core.rubric_analysis import FitTo, Signs
 from rubricsvc.core.states import ItemSort, JobStatus, Outcome, RubricState
+from rubricsvc.stats import RESAMPLES
 
 MAX_LIMIT = 1000
 
@@ -53,6 +54,22 @@ class AnalysisQuery(BaseModel):
 
     job_id: Id | None = Field(None, description="Only what this job scored.")
     judge: Name | None = Field(None, description="Judge; by default the job's, or the one with the most completions.")
+
+
+class AgreementQuery(BaseModel):
+    """Parameters of a judge's agreement with people's labels."""
+
+    job_id: Id | None = Field(None, description="Only what this job scored.")
+    criterion: Name | None = Field(None, description="Only this criterion.")
+    resamples: Whole = Field(RESAMPLES, ge=0, le=10_000, description="Draws of each interval; 0: no intervals.")
+
+
+class CalibrationQuery(BaseModel):
+    """How a judge is calibrated."""
+
+    name: Name | None = Field(None, min_length=1, description="Name of the new judge; by default NAME-calibrated.")
+    job_id: Id | None = Field(None, description="Only what this job scored.")
+    held_out: float = Field(0.3, ge=0.05, le=0.9, description="Share of the prompts to measure on.")
 
 
 class FitQuery(AnalysisQuery):
@@ -174,6 +191,19 @@ class LabelFilters(Paging):
     rubric_id: Id | Ref | None = Field(None, description="Filter by rubric: id, name, name@version or digest.")
     annotator: Name | None = Field(None, description="Filter by annotator.")
     job_id: Id | None = Field(None, description="Filter by the completions of a job.")
+
+
+class JudgedFilters(Paging):
+    """Parameters of the list of what a judge judged."""
+
+    job_id: Id | None = Field(None, description="Only what this job scored.")
+
+
+class LabelledFilters(JudgedFilters):
+    """Parameters of the list of labelled completions."""
+
+    rubric: Id | Ref | None = Field(None, description="Only the questions of this version, under any of its name.")
+    annotators: tuple[Name, ...] = Field((), description="Only labels of these people.")
 
 
 ImportNoun = Literal["rubrics", "prompts", "completions", "labels"]

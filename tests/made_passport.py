@@ -8,10 +8,7 @@ from datetime import UTC, datetime
 from rubricsvc.core.audit import Audit, Deviation, Figure, Measure, Rate, Repeatability, SuiteResult
 from rubricsvc.core.judge import Calibration, Curve
 from rubricsvc.core.passport import (
-    Ablation,
-    Agreement,
     BaseWeights,
-    Bin,
     CalibrationReport,
     DataSource,
     DataSplit,
@@ -60,7 +57,7 @@ def made_passport() -> Passport:
                 "made-up labels", "a2", 5000, 0.3, "CC-BY-4.0", duplicates=1200, contradictions=33, left_out={"null": 7}
             ),
             _source("hard negatives", "a3", 900, 0.2, "Apache-2.0", questions=2700),
-            _source("better and worse", "a4", 400, 0.0, "PSF-2.0", questions=0, pairs=200),
+            _source("better and worse", "a4", 400, 0.0, "PSF-2.0", questions=0),
             DataSource(
                 name="a set that was not there",
                 digest="a5" * 32,
@@ -84,18 +81,11 @@ def made_passport() -> Passport:
             _parts_only("by variant"),
             _table("a set of taste", (0.5, 0.56, 0.5, 0.48, 0.47, 0.5, 0.47, 0.46), n=99),
         ),
-        ablations=(
-            _ablation("statements", "statements, unseen documents", 0.985, 0.71),
-            _ablation("made-up labels", "made-up labels, new questions", 0.94, 0.66),
-            _ablation("hard negatives", "made-up labels, new questions", 0.94, 0.945),
-        ),
         calibration=CalibrationReport(
             part="Fitted to half of the validation part, and measured on the other half.",
             calibration=Calibration(families={"binary": Curve(method="platt", slope=0.71, offset=-0.12)}),
             before=_figure(0.09, 0.01),
             after=_figure(0.02, 0.008),
-            bins_before=_bins(1.7),
-            bins_after=_bins(1.05),
         ),
         repeatability=Repeatability(
             fingerprint="f" * 64,
@@ -106,13 +96,7 @@ def made_passport() -> Passport:
             criteria={"binary": Deviation(n=120, value=0.0071, low=0.006, high=0.0083)},
             reward=Deviation(n=40, value=0.0042, low=0.003, high=0.006),
         ),
-        agreement=Agreement(
-            part="made-up labels",
-            questions=4000,
-            pooled={"kappa": _figure(0.62, 0.04), "balanced_accuracy": _figure(0.81, 0.02)},
-        ),
         audit=_audit(0.03),
-        audit_untrained=_audit(0.4),
     )
 
 
@@ -144,20 +128,6 @@ def _row(scorer: str, value: float, n: int, part: str = "") -> Row:
     figures = {"auroc": _figure(value, 0.45 / math.sqrt(n)), "accuracy": _figure(0.5 + 0.8 * (value - 0.5))}
     figures["pairwise_accuracy"] = _figure(0.5 + 0.6 * (value - 0.5))
     return Row(scorer=scorer, part=part, n=n, positives=n // 2, figures=figures)  # type: ignore[arg-type]
-
-
-def _ablation(left_out: str, table: str, complete: float, without: float) -> Ablation:
-    return Ablation(left_out=left_out, table=table, complete=_figure(complete), without=_figure(without))
-
-
-def _bins(slope: float) -> tuple[Bin, ...]:
-    """Return bins whose outcomes are less extreme than their probabilities, by the slope."""
-    bins = []
-    for place in range(10):
-        p = (place + 0.5) / 10
-        outcome = 1 / (1 + (p / (1 - p)) ** (-1 / slope))
-        bins.append(Bin(n=20 + 15 * (place - 4) ** 2, probability=p, outcome=round(outcome, 3)))
-    return tuple(bins)
 
 
 def _audit(rate: float) -> Audit:

@@ -34,9 +34,10 @@ from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.runs import agreement_on_record
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.agreement import MIN_LABELS, CriterionAgreement
+from rubricsvc.stats.agreement import MIN_LABELS
 from rubricsvc.stats.estimates import over_prompts
 from rubricsvc.stats.paired import chosen_mean, tau_within
+from rubricsvc.stats.reports import CriterionAgreement
 from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting

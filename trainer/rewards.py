@@ -34,6 +34,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import Item, NewRewards
+from rubricsvc.schemas.base import iterate
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.settings import get_settings
@@ -402,12 +403,7 @@ class JobRewards(RewardSource):
                     break
                 time.sleep(min(delay, end - now))
                 delay = min(1.5 * delay, POLL_SECONDS)
-            found: dict[int, Item] = {}
-            after: int | None = 0
-            while after is not None:
-                page = self._service.jobs.items(job.job_id, after=after, limit=1000)
-                found |= {item.id: item for item in page}
-                after = page.next
+            found = {item.id: item for item in iterate(self._service.jobs.items, job.job_id, limit=1000)}
         ids = dict(zip(chain(*groups), (one.id for one in job.rewards), strict=True))
         return [_scored_rollout(found.get(ids[place]), task, reason) for place, task in enumerate(tasks)]
 
@@ -567,8 +563,7 @@ class Rewards:
             outage = min(settings.outage_seconds, judge.timeout_s)
             client = self._opened.enter_context(Client(judge.service, outage_seconds=outage))
             stored = client.judges.get(judge.name)
-            if (value := stored.judge) is None:
-                raise InvalidError(str(stored.error))
+            value = stored.value
             info = JudgeInfo(value.name, value.calibrated, stored.repeatability, value.digest)
             return JobRewards(client, info, timeout=judge.timeout_s, **self._options)
         if run.scored_by == "in_process":

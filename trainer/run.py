@@ -197,14 +197,8 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
             hint = "store it with `rubricsvc judges add`, then `judges audit`"
             return RunJudge(with_adapter_fields(judge), missing_reason=hint)
         with service() as s:
-            if isinstance(judge, str):
-                known = s.judges.get(judge)
-            elif isinstance(s, LocalService):
-                known = s.judges.add_all([with_adapter_fields(judge)])[0]
-            else:
-                known = s.judges.add(judge=with_adapter_fields(judge))
-        if (value := known.judge) is None:
-            raise InvalidError(str(known.error))
+            known = s.judges.get(judge) if isinstance(judge, str) else s.judges.add(judge=with_adapter_fields(judge))
+        value = known.value
         audit, hint = known.newest_audit, f"make one with `rubricsvc judges audit {value.name}`"
         current = asking_fingerprint(value) == audit.audit.fingerprint if audit is not None else None
         there = ServiceJudge(service=url, name=value.name) if url and queued else value
@@ -289,11 +283,11 @@ def audit_at_service(judge: ServiceJudge) -> RunJudge:
     """Return a judge of a running service with its newest audit; unknown if the service does not answer yet."""
     try:
         with Client(judge.service, timeout=5.0, outage_seconds=0.0) as client:
-            audits = list(client.iterate(client.judges.audits, judge.name))
+            audit = client.judges.get(judge.name).newest_audit
     except RubricsvcError as error:
         return RunJudge(judge, missing_reason=str(error))
     hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"
-    return RunJudge(judge, audits[-1] if audits else None, missing_reason=hint)
+    return RunJudge(judge, audit, missing_reason=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def authenticate(
 async def _service(request: Request) -> LocalService:
     state = request.app.state
     options = {"approval": state.settings.require_approval, "validators": state.validators}
-    options |= {"collections_dir": state.settings.collections_dir}
+    options |= {"collections_dir": state.settings.collections_dir, "over_http": True}
     return LocalService(state.db, caller=getattr(request.state, "caller", ANONYMOUS), **options)
 
 

@@ -203,8 +203,7 @@ def generate(
     if file is not None and new.prompts:
         raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
     with service() as s:
-        judge = s.judges.get(new.judge).judge
-        most = LOCAL_TOKENS if judge is not None and judge.engine == "transformers_local" else MAX_TOKENS
+        most = LOCAL_TOKENS if s.judges.get(new.judge).value.engine == "transformers_local" else MAX_TOKENS
         fields: dict[str, Any] = {
             "sampling": Sampling(temperature=0.7, max_tokens=most, seed=seed),
             "specification": specification_of(specification_file) if specification_file else None,

@@ -48,7 +48,7 @@ def start(
             s.jobs.wait(job_id, None, update, echo)
 
         if request.proposer is not None:
-            fetch_embedded(s.judges.value(request.proposer))
+            fetch_embedded(s.judges.get(request.proposer).value)
         evolution_id = evolve_on_labels(s.db, rubric, request, score_job, bar.update)
         report = s.evolutions.get(evolution_id)
     _show(report, as_json)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shlex
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,27 +17,29 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import command, local_service, service
+from rubricsvc.cli.commands import command, every_row, service
 from rubricsvc.cli.models import ApiKeyEnv, ask, describe_embedded, fetch_embedded, judge_from, served_models
 from rubricsvc.cli.output import NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
 from rubricsvc.cli.runs import stopping
-from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
+from rubricsvc.core.audit import DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
-from rubricsvc.core.passport import TRAINED, UNTRAINED
-from rubricsvc.core.prompt import Completion
-from rubricsvc.core.verdict import TRANSIENT, Reason, total_usage
-from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import TRANSIENT, Reason
+from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
-from rubricsvc.queries import Paging
+from rubricsvc.queries import AgreementQuery, Paging
 from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
-from rubricsvc.stats import RESAMPLES
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import PASSPORT_FILE, adapter_folder, with_adapter_fields
 from workers.judges import validate
 
 if TYPE_CHECKING:
+    from rubricsvc.client import Client
+    from rubricsvc.services.local import LocalService
     from trainer.recording import Metrics
     from workers.audit.suites import AuditPlan
 
@@ -44,8 +47,8 @@ app = output.group("Judges: add, test and compare them.")
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
 
-_JUDGE = ("judge.engine", "judge.model", "judge.mode", "judge.calibrated", "judge.endpoint.base_url")
-_COLUMNS = ("id", "name", *_JUDGE, "audit", "repeatability.reward", "has_passport", "digest", "error")
+_COLUMNS = ("id", "name", "judge.engine", "judge.model", "judge.mode", "judge.endpoint.base_url", "audit", "error")
+_DATA = {"name", "license", "completions", "questions", "share"}
 ADD_TIMEOUT_S = 30.0
 """Seconds that `judges add` waits for a reply."""
 _EMBEDDED_TOKENS = 96
@@ -64,21 +67,37 @@ def show_(
 ) -> None:
     """Show a judge with its newest audit and its repeatability, or list judges.
 
-    A passport has figures beside baselines, the data, and what the judge must not be used for; with --json it is the
-    file that `judges add --passport` reads.
+    Of a passport it prints the data, what the judge must not be used for, and the figures of whole test sets beside
+    baselines; with --json it is the file that `judges add --passport` reads.
     """
     with service() as s:
         if ref is None:
             empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
             show(s.judges.page(query), as_json, columns=_COLUMNS, empty=empty)
         elif passport:
-            show(s.judges.passport(ref), as_json)
-        elif not as_yaml:
-            show(s.judges.get(ref), as_json)
-        elif (stored := s.judges.get(ref)).judge is None:
-            raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
+            whole = s.judges.passport(ref)
+            show(whole if as_json else _summary(whole), as_json)
+        elif as_yaml:
+            dump_judge(s.judges.get(ref).value, sys.stdout)
         else:
-            dump_judge(stored.judge, sys.stdout)
+            show(s.judges.get(ref), as_json)
+
+
+def _summary(passport: Passport) -> dict[str, Any]:
+    """Return what a person reads of a passport: no parts of test sets, no settings."""
+    repeatability, calibration = passport.repeatability, passport.calibration
+    figures = {
+        table.name: [{"scorer": row.scorer, "n": row.n, **row.figures} for row in table.whole]
+        for table in passport.tables
+    }
+    return {
+        **passport.model_dump(include={"created_at", "description", "not_for", "base", "weights_sha256"}),
+        "data": [one.model_dump(include=_DATA) for one in passport.data],
+        **figures,
+        "calibration_error": calibration and {"before": calibration.before, "after": calibration.after},
+        "repeatability": repeatability and repeatability.criteria,
+        "audit": passport.audit and passport.audit.result,
+    }
 
 
 @app.command()
@@ -107,25 +126,26 @@ def add(
     if len(given := [option for option, value in options.items() if value]) > 1:
         hint = "leave one of them out; `rubricsvc judges merge` writes base and adapter as one model"
         raise InvalidError(f"{given[0]} and {given[1]} exclude each other", hint=hint)
-    with local_service() as s:
+    with service() as s:
         if file is not None:
-            added = [with_adapter_fields(judge) for judge in load_judges(file, s.judges.value)]
+            added = [with_adapter_fields(one) for one in load_judges(file, lambda ref: s.judges.get(ref).value)]
         elif name is None:
             raise InvalidError("no name", hint="give NAME, or a judge file with --file")
-        elif options[place] and not (model or mode) and (known := s.judges.content(name)):
-            if known["members"] or known["engine"] in FREE:
+        elif options[place] and not (model or mode) and (known := _known(s, name)):
+            if known.members or known.engine in FREE:
                 hint = "of a panel, write it with `judges show NAME --yaml`, change its members, and add the file"
                 raise InvalidError(f"judge {name!r} has no address of its own", hint=hint)
-            changes = {"base_url": url, "api_key_env": api_key_env}
-            endpoint = known["endpoint"] | {field: value for field, value in changes.items() if value is not None}
-            added = [judge_from(**known | {"endpoint": endpoint})]
+            changes = {
+                "base_url": url or known.endpoint.base_url,
+                "api_key_env": api_key_env or known.endpoint.api_key_env,
+            }
+            added = [judge_from(**known.model_dump() | {"endpoint": known.endpoint.model_dump() | changes})]
         else:
             model = EMBEDDED if embedded else model
             added = [judge_from(name, url=url, model=model, mode=mode, adapter=adapter, api_key_env=api_key_env)]
     describe_embedded(added)
     if passport is not None and len(added) > 1:
-        hint = "add the trained judge by itself, from a file of its own"
-        raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)
+        raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint="add the judge by itself")
     beside = adapter_folder(added[0].adapter or "") / PASSPORT_FILE
     if len(added) == 1 and added[0].adapter and beside.is_file():
         passport = passport or beside
@@ -136,11 +156,18 @@ def add(
             echo(f"{judge.name}: no URL, using api.openai.com")
         if probe:
             ask_test_questions(judge)
-    with local_service() as s:
-        stored = s.judges.add_all(added, trained)
-    show(stored, as_json, columns=_COLUMNS)
+    with service() as s:
+        show([s.judges.add(judge=judge, passport=trained) for judge in added], as_json, columns=_COLUMNS)
     if trained is not None:
         echo(f"what it can judge and what it cannot: rubricsvc judges show {added[0].name} --passport")
+
+
+def _known(s: LocalService | Client, name: str) -> Judge | None:
+    """Return the stored judge of a name, if there is one."""
+    with suppress(NotFoundError):
+        if (stored := s.judges.get(name)).name == name:  # not an id
+            return stored.value
+    return None
 
 
 @app.command()
@@ -149,9 +176,9 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
 
     The tokenizer and the judge's passport are in the folder, too.
     """
-    with local_service() as s:
-        judge, stored = s.judges.value(ref), s.judges.get(ref)
-        trained = s.judges.passport(ref) if stored.has_passport else None
+    with service() as s:
+        stored = s.judges.get(ref)
+        judge, trained = stored.value, s.judges.passport(ref) if stored.has_passport else None
     if judge.adapter is None:
         hint = "serve its model as it is" if not judge.members else "merge one of its members"
         raise InvalidError(f"judge {judge.name!r} has no adapter", hint=hint)
@@ -191,42 +218,34 @@ def ask_test_questions(judge: Judge) -> None:
         return leaf.model_copy(update={"endpoint": endpoint, "sampling": sampling})
 
     hasty = judge.map_leaves(once)
-    limit = max((leaf.endpoint.timeout_s for leaf in hasty.leaf_judges if leaf.engine == "openai_http"), default=None)
-    questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
-    echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{f'; up to {limit:g} s a reply' if limit else ''}")
+    echo(f"asking {judge.name} about {COMPLETION.text!r}: {' / '.join(one.text for one in RUBRIC.criteria)}")
     shown = (COMPLETION, OTHER) if judge.mode == "comparative" else (COMPLETION,)
     start = time.perf_counter()
-    (met, unmet), *_ = ask(hasty, lambda engine: score_group(engine, hasty, RUBRIC, PROMPT, shown))
-    seconds, verdicts = time.perf_counter() - start, {"met": met, "not met": unmet}
-    unscored = min((v for v in verdicts.values() if v.value is None), key=lambda v: v.outcome != "failed", default=None)
-    problem = unscored and f"{unscored.reason or unscored.outcome}: {unscored.detail or ''}".rstrip(": ")
-    if unscored is not None and unscored.reason in _NOT_REACHED:
-        hint = _reach_hint(judge, unscored.reason, unscored.detail or "")
+    verdicts, *_ = ask(hasty, lambda engine: score_group(engine, hasty, RUBRIC, PROMPT, shown))
+    seconds = time.perf_counter() - start
+    unscored = sorted((one for one in verdicts if one.value is None), key=lambda one: one.outcome != "failed")
+    reason = unscored[0].reason if unscored else None
+    problem = f"{reason or unscored[0].outcome}: {unscored[0].detail or ''}".rstrip(": ") if unscored else ""
+    if reason in _NOT_REACHED:
+        hint = _reach_hint(judge, reason, unscored[0].detail or "")
         raise UnavailableError(f"judge {judge.name!r} does not answer: {problem}", hint=hint)
-    values = ", ".join(
-        f"{'' if one.probability is None else 'P(yes) '}{(one.probability or one.value or 0.0):.2f} ({name})"
-        if one.value is not None
-        else f"{one.reason or one.outcome} ({name})"
-        for name, one in verdicts.items()
-    )
-    cost = ""
-    if (usage := total_usage((met.usage, unmet.usage))) is not None:
-        cost = f", {usage.prompt + usage.completion} tokens" + (f", ${usage.cost:.2g}" if judge.priced else "")
-    echo(f"{judge.name} answers: {values}; {seconds:.1f} s{cost}")
-    for vote in {v.by: v for one in verdicts.values() for v in one.votes if v.outcome == "failed"}.values():
+    answers, values = [], list[float]()
+    for name, one in zip(("met", "not met"), verdicts, strict=True):
+        if one.value is None:
+            answers.append(f"{one.reason or one.outcome} ({name})")
+            continue
+        values.append(one.value if one.probability is None else one.probability)
+        answers.append(f"{'' if one.probability is None else 'P(yes) '}{values[-1]:.2f} ({name})")
+    echo(f"{judge.name} answers: {', '.join(answers)}; {seconds:.1f} s")
+    for vote in {v.by: v for one in verdicts for v in one.votes if v.outcome == "failed"}.values():
         echo(f"warning: {vote.by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
-    passed = unscored is None and (met.value or 0.0) - (unmet.value or 0.0) >= MIN_DIFFERENCE
-    sure, unsure = met.probability, unmet.probability
-    is_close = passed and sure is not None and unsure is not None and sure - unsure < MIN_DIFFERENCE
-    if not passed or is_close:
-        lacks = "does not distinguish a met criterion from one that is not"
-        if unscored is not None:
-            lacks = f"answers without a verdict: {problem}"
-        elif is_close:
-            lacks = "distinguishes the criteria by its threshold alone"
-        echo(f"warning: {judge.name} {lacks}: {values}")
-        known = FIXES[unscored.reason] if unscored is not None and unscored.reason else ""
-        echo(f"hint: {known or 'use another mode or another model'}")
+    if unscored:
+        echo(f"warning: {judge.name} answers without a verdict: {problem}")
+    elif values[0] - values[1] < MIN_DIFFERENCE:
+        echo(f"warning: {judge.name} does not distinguish a met criterion from one that is not: {', '.join(answers)}")
+    else:
+        return
+    echo(f"hint: {FIXES[reason] if reason else 'use another mode or another model'}")
 
 
 def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
@@ -244,22 +263,15 @@ def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
     return FIXES[reason]
 
 
-@app.command()
-def agreement(
-    judge: JudgeRef,
-    *,
-    job: Job = None,
-    criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
-    resamples: Annotated[int, typer.Option(min=0, help="Draws of each interval; 0: no intervals.")] = RESAMPLES,
-    as_json: Json = False,
-) -> None:
+@command(app)
+def agreement(judge: JudgeRef, query: AgreementQuery, as_json: Json = False) -> None:
     """Compare a judge's verdicts with people's labels: mean over criteria, each, pooled, and where they differ most.
 
     If several people labelled the same, their agreement with each other is printed beside the judge's. --json has the
     confusion of each criterion.
     """
-    with local_service() as s:
-        show(s.judges.agreement(judge, job=job, criterion=criterion, resamples=resamples), as_json)
+    with service() as s:
+        show(s.judges.agreement(judge, query), as_json)
 
 
 @app.command()
@@ -277,13 +289,13 @@ def calibrate(
     scale) with at least 20 labels gets a curve: temperature, Platt or isotonic, by cross-validated log loss. Its effect
     is measured on held-out prompts.
     """
-    with local_service() as s:
-        stored, families = s.judges.calibrate(judge, name, job=job, held_out=held_out)
-    show({"judge": stored.name if stored else None, "families": families}, as_json)
-    for one in families:
+    with service() as s:
+        calibrated = s.judges.calibrate(judge, name=name, job_id=job, held_out=held_out)
+    show(calibrated, as_json)
+    for one in calibrated.families:
         if one.before and one.after and one.after.log_loss > one.before.log_loss:
             echo(f"{one.family}: worse on held-out prompts than uncalibrated; add labels before you use the new judge")
-    if stored is None and not as_json:
+    if calibrated.judge is None and not as_json:
         hint = "label more completions, good and bad ones of each family; see the column null_reason"
         raise InvalidError("no family of criteria could be calibrated; no judge was stored", hint=hint)
 
@@ -299,8 +311,6 @@ def audit(
     ] = None,
     per_attack: Annotated[int, typer.Option(min=0, help="Completions for each attack; 0: all.")] = DEFAULT_PER_ATTACK,
     data: Annotated[Path | None, typer.Option(help="Attack the labelled completions of this file instead.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum completions of --data.")] = DEFAULT_LIMIT,
-    out: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Attack a judge and report how often it is fooled, with 95 % Wilson intervals.
@@ -312,12 +322,9 @@ def audit(
     """
     from workers.audit import cases, runner, suites
 
-    with local_service() as s:
-        stored = s.judges.value(judge)
-    every = cases.built_in(stored.mode) if data is None else cases.from_records(load(data), source=str(data))
-    taken = every if data is None else cases.sample(every, limit)
-    if len(taken) < len(every):
-        echo(f"using {len(taken)} of {len(every)} completions; use more with --limit")
+    with service() as s:
+        stored = s.judges.get(judge).value
+    taken = cases.built_in(stored.mode) if data is None else cases.from_records(load(data), source=str(data))
     plan = suites.AuditPlan(taken, suites.built_in(stored.mode), per_attack).adapted(stored)
     limits = _limits(plan, max_fpr or [])
     plan = plan.only(suite) if suite else plan
@@ -330,20 +337,14 @@ def audit(
         result = ask(stored, lambda engine: runner.run(engine, stored, plan, **options))
     path.unlink(missing_ok=True)
     given = [f"--data {data.name}"] if data is not None else []
-    given += [f"--limit {limit}"] * (limit != DEFAULT_LIMIT)
     given += [f"--per-attack {per_attack}"] * (per_attack != DEFAULT_PER_ATTACK)
     given += [f"--max-fpr {one}" for one in max_fpr or []]
     result = result.model_copy(update={"non_default_options": " ".join(given)})
     if suite is None:
-        with local_service() as s:
-            s.judges.measured(stored.name, result)
+        with service() as s:
+            s.judges.record_audit(stored.name, result)
     else:
         echo("not stored: only some of the suites were run")
-    if out is not None:
-        from rubricsvc.web.pages import render
-
-        with output.open_output(out) as stream:
-            stream.write(render("audit.html.j2", judge=stored, audit=result))
     with exit_with(OK if result.passed else NOT_PASSED):
         if as_json:
             show({"judge": stored.name, "passed": result.passed} | result.model_dump(mode="json"), as_json)
@@ -351,8 +352,9 @@ def audit(
         columns = ("name", "attacks", "rate", "baseline", "mean_shift", "max_rate", "passed", "unscored", "reason")
         show(result.suites, columns=columns)
         rates = [(one.name, kind, rate) for one in result.suites for kind, rate in one.families.items()]
-        kinds = [{"suite": name, "kind": kind, "rate": rate} for name, kind, rate in rates]
-        show({"kinds": kinds, "worst": result.worst})
+        show(
+            {"kinds": [dict(zip(("suite", "kind", "rate"), one, strict=True)) for one in rates], "worst": result.worst}
+        )
         echo(f"{stored.name}: {result.result}{f' ({result.non_default_options})' * bool(given)}")
 
 
@@ -388,23 +390,38 @@ def repeatability(
     from workers.audit import cases
     from workers.audit.repeatability import measure
 
-    with local_service() as s:
-        stored = s.judges.value(judge)
+    with service() as s:
+        stored = s.judges.get(judge).value
         if job is None:
             rows = [(case.rubric, case.prompt, Completion(text=case.text)) for case in cases.built_in()[:limit]]
         else:
-            compares = stored.mode == "comparative"
-            rows = list(s.judges.sample_of_job(job, limit, whole_groups=compares))
+            rows = _sample(s, job, limit, whole_groups=stored.mode == "comparative")
     options: dict[str, Any] = {"source": f"job {job}" if job else "built-in cases", "repeats": repeats}
     with progress_bar("repeatability") as bar:
         result = ask(stored, lambda engine: measure(engine, stored, rows, on_progress=bar.update, **options))
     if result.reward.value is None and not any(one.n for one in result.criteria.values()):
         hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
         raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)
-    with local_service() as s:
-        s.judges.measured(stored.name, result)
+    with service() as s:
+        s.judges.record_repeatability(stored.name, result)
     echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
     show({"judge": stored.name, **result.model_dump(mode="json")}, as_json)
+
+
+def _sample(
+    s: LocalService | Client, job: int, limit: int, *, whole_groups: bool
+) -> list[tuple[Rubric, Prompt, Completion]]:
+    """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
+    items = list(every_row(partial(s.jobs.items, job), verdicts=False))
+    draw = random.Random(0)
+    place = cache(lambda *_: draw.random())
+    items.sort(key=lambda one: place(one.prompt_id, one.rubric_id) if whole_groups else place(one.id))
+    rubric, prompt = cache(s.rubrics.get), cache(s.prompts.get)
+    return [
+        (rubric(one.rubric_id).rubric, prompt(one.prompt_id).prompt, s.completions.get(one.completion_id).completion)
+        for one in items[:limit]
+        if one.rubric_id is not None and one.completion_id is not None
+    ]
 
 
 @app.command()
@@ -431,12 +448,12 @@ def train(
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
     with ExitStack() as stack:
-        judges = cache(lambda: stack.enter_context(local_service()).judges)
-        check_judge(loaded, judges().content(loaded.judge.name) if add else None)
+        opened = cache(lambda: stack.enter_context(service()))
+        check_judge(loaded, _known(opened(), loaded.judge.name) if add else None)
         if not dry_run:
             checkpoint.check_folder(loaded.out, resume=resume)
         echo("loading the data")
-        prepared = load_data(loaded, judges)
+        prepared = load_data(loaded, opened)
     hidden = {"digest", "license", "pairs"}
     plan = [one.model_dump(mode="json", exclude=hidden) for one in prepared.sources(loaded)]
     sizes = {name: len(part) for name, part in prepared.parts.items()} | {"left_out": prepared.left_out}
@@ -474,8 +491,8 @@ def train(
         if failed:
             echo(f"warning: {counted(failed, 'verdict')} of the test failed, and counts as 0.5")
         if add:
-            with local_service() as s:
-                s.judges.add_all([judge], passport)
+            with service() as s:
+                s.judges.add(judge=judge, passport=passport)
     table = passport.tables[0]
     measured = {row.scorer: row[table.measure] for row in table.whole}
     figure = measured[TRAINED]

@@ -177,7 +177,4 @@ def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_ke
     if judge.startswith(("http://", "https://")):
         return judge_from(judge[:MAX_NAME_LENGTH], url=judge, model=model, mode=mode, api_key_env=api_key_env)
     with service() as s:
-        stored = s.judges.get(judge)
-    if stored.judge is None:
-        raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
-    return stored.judge
+        return s.judges.get(judge).value

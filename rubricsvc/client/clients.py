@@ -34,7 +34,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.schemas import Item, NewRewards, Page
-from rubricsvc.schemas.base import request
+from rubricsvc.schemas.base import iterate, request
 from rubricsvc.schemas.jobs import WAIT_SECONDS, OnProgress
 from rubricsvc.settings import get_settings, secret
 
@@ -245,11 +245,7 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
 
     def iterate(self, page: Callable[P, Page[T]], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         """Iterate over all pages of a ``page`` method: ``client.iterate(client.jobs.items, job_id)``."""
-        after: int | None = 0
-        while after is not None:
-            current = page(*args, **{**kwargs, "after": after})  # type: ignore[arg-type]
-            yield from current.data
-            after = current.next
+        return iterate(page, *args, **kwargs)
 
     def close(self) -> None:
         """Close the connections."""

@@ -11,9 +11,10 @@ from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Noun, endpoint, method, ref_endpoint
-from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Provenance
+from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric_analysis import RubricAnalysis, RubricTest, WeightFit
@@ -36,6 +37,7 @@ from rubricsvc.schemas.runs import (
     StoredRun,
     StoredStep,
 )
+from rubricsvc.stats.reports import AgreementReport, CalibratedJudge
 
 
 class Prompts(Noun[C]):
@@ -103,7 +105,13 @@ class Judges(Noun[C]):
     audits = ref_endpoint(schemas.Page[StoredAudit], "GET judges/{}/audits", queries.Paging)
     passport = ref_endpoint(Passport, "GET judges/{}/passport", object)
 
+    completions = ref_endpoint(schemas.Page[JudgedCompletion], "GET judges/{}/completions", queries.JudgedFilters)
+    agreement = ref_endpoint(AgreementReport, "GET judges/{}/agreement", queries.AgreementQuery)
+
     add = endpoint(schemas.StoredJudge, "POST judges", schemas.NewJudge)
+    calibrate = ref_endpoint(CalibratedJudge, "POST? judges/{}/calibrate", queries.CalibrationQuery)
+    record_audit = ref_endpoint(StoredAudit, "POST judges/{}/audits", Audit)
+    record_repeatability = ref_endpoint(schemas.StoredJudge, "POST judges/{}/repeatability", Repeatability)
 
 
 class Jobs(Noun[C]):
@@ -166,6 +174,7 @@ class Labels(Noun[C]):
     """Methods of ``client.labels``."""
 
     page = endpoint(schemas.Page[schemas.StoredLabel], "GET labels", queries.LabelFilters)
+    completions = endpoint(schemas.Page[JudgedCompletion], "GET labels/completions", queries.LabelledFilters)
 
     add = endpoint(schemas.StoredIds, "POST labels", schemas.NewLabels)
 

@@ -24,8 +24,6 @@ Measure = Literal["met", "missed", "changed", "preferred"]
 
 DEFAULT_PER_ATTACK = 4
 """Completions for each attack. The next attack begins with the one after the last used, so that all get a turn."""
-DEFAULT_LIMIT = 100
-"""Pairs or completions of one data set."""
 
 
 class Figure(Value):
@@ -50,56 +48,43 @@ class Deviation(Figure):
 
 
 class Hit(Value):
-    """A finding for the attacker, to look at. Long texts are cut in the middle.
+    """A finding for the attacker, to look at. Long texts are cut in the middle."""
 
-    ``attack`` is empty if the judge was wrong about an unchanged completion. ``baseline`` is the value without the
-    attack, or that of the better completion of a pair.
-    """
-
-    suite: str
-    attack: str
-    criterion: str
-    task: StorableText
-    completion: StorableText
-    baseline: UnitInterval | None = None
-    value: UnitInterval
-    rationale: StorableText | None = None
+    suite: str = Field(description="Name of the suite.")
+    attack: str = Field(description="Name of the attack; empty if the judge was wrong about an unchanged completion.")
+    criterion: str = Field(description="Key of the criterion.")
+    task: StorableText = Field(description="The prompt.")
+    completion: StorableText = Field(description="What the judge was asked about.")
+    baseline: UnitInterval | None = Field(None, description="Value without the attack, or of the better of a pair.")
+    value: UnitInterval = Field(description="Value of the verdict.")
+    rationale: StorableText | None = Field(None, description="What the judge wrote.")
 
 
 class SuiteResult(Value):
-    """The figures of one suite.
+    """The figures of one suite."""
 
-    ``baseline`` is the rate on the same completions without the attack, ``mean_shift`` the mean change of the value.
-    ``unscored`` counts what gave no finding, by reason. ``passed`` is None if the suite did not apply; ``reason`` says
-    why it did not apply or was not passed.
-    """
-
-    name: str
-    description: str = ""
-    measure: Measure
-    attacks: int = 0
-    rate: Rate
-    baseline: Rate | None = None
-    mean_shift: float | None = None
-    families: dict[str, Rate] = Field(default_factory=dict)
-    unscored: dict[str, int] = Field(default_factory=dict)
-    max_rate: UnitInterval
-    passed: bool | None = None
-    reason: str | None = None
+    name: str = Field(description="Name of the suite.")
+    description: str = Field("", description="What its attacks do.")
+    measure: Measure = Field(description="What counts as a success of the attacker.")
+    attacks: int = Field(0, description="Attacks.")
+    rate: Rate = Field(description="Share of findings that are hits.")
+    baseline: Rate | None = Field(None, description="The rate on the same completions without the attack.")
+    mean_shift: float | None = Field(None, description="Mean change of the value.")
+    families: dict[str, Rate] = Field({}, description="Rates by kind of attack, or of completion.")
+    unscored: dict[str, int] = Field({}, description="What gave no finding, by reason.")
+    max_rate: UnitInterval = Field(description="Limit of the rate.")
+    passed: bool | None = Field(None, description="Whether the rate is in its limit; null if the suite did not apply.")
+    reason: str | None = Field(None, description="Why the suite did not apply, or was not passed.")
 
 
 class Audit(Value):
-    """The results of all suites.
+    """The results of all suites."""
 
-    ``digest`` names what was asked, ``fingerprint`` how the judge was asked (template and mode).
-    ``non_default_options`` lists other completions, counts or limits than the default ones.
-    """
-
-    digest: str
-    fingerprint: str
-    non_default_options: str = ""
-    suites: tuple[SuiteResult, ...]
-    worst: tuple[Hit, ...] = ()
+    digest: str = Field(description="Digest of what was asked.")
+    fingerprint: str = Field(description="Digest of how the judge was asked: template and mode.")
+    non_default_options: str = Field("", description="Other completions, counts or limits than the default ones.")
+    suites: tuple[SuiteResult, ...] = Field(description="Results by suite.")
+    worst: tuple[Hit, ...] = Field((), description="Hits to look at, of all suites in turn.")
 
     @property
     def passed(self) -> bool:
@@ -127,10 +112,10 @@ class Audit(Value):
 class StoredAudit(Value):
     """An audit as stored with its judge."""
 
-    id: int
-    created_at: datetime
-    passed: bool
-    audit: Audit
+    id: int = Field(description="Id in the database.")
+    created_at: datetime = Field(description="Time at which it was stored.")
+    passed: bool = Field(description="Whether all suites that applied were passed.")
+    audit: Audit = Field(description="The audit.")
 
 
 DEFAULT_REPEATS = 5

@@ -17,6 +17,7 @@ TRAINED, UNTRAINED = "trained", "untrained"
 """Scorers of a table: the judge of the passport, and its base."""
 
 Count = Annotated[int, Field(ge=0)]
+Removed = Annotated[JsonValue, Field(exclude=True, description="Of older passports; not used.")]
 
 
 class Row(Value):
@@ -90,7 +91,7 @@ class DataSource(Value):
     license: Text = Field(description="License of the set; that of the texts for questions made by construction.")
     completions: Count = Field(description="Completions.")
     questions: Count = Field(description="Questions with a label, without duplicates.")
-    pairs: Count = Field(0, description="Pairs of completions of which one is better.")
+    pairs: Removed = None
     duplicates: Count = Field(0, description="Repeated labels that were left out.")
     contradictions: Count = Field(0, description="Questions with different labels, whose mean was used.")
     left_out: dict[Title, Count] = Field({}, description="Labels that could not be trained on, by reason.")
@@ -106,14 +107,6 @@ class DataSplit(Value):
     held_out: tuple[Text, ...] = Field((), description="Criteria or sources that were not trained on.")
 
 
-class Bin(Value):
-    """The probabilities of one bin of a reliability diagram."""
-
-    n: Count = Field(description="Probabilities in the bin.")
-    probability: UnitInterval = Field(description="Their mean.")
-    outcome: UnitInterval = Field(description="Mean of their labels.")
-
-
 class CalibrationReport(Value):
     """The calibration of the judge, on a part that was not trained on."""
 
@@ -121,26 +114,8 @@ class CalibrationReport(Value):
     calibration: Calibration | None = Field(None, description="Fitted curves.")
     before: Figure = Field(description="Expected calibration error without the curves.")
     after: Figure = Field(default_factory=Figure, description="Expected calibration error with them.")
-    bins_before: tuple[Bin, ...] = Field((), description="Reliability diagram without the curves.")
-    bins_after: tuple[Bin, ...] = Field((), description="Reliability diagram with them.")
-
-
-class Agreement(Value):
-    """Agreement with the labels on met or not met, as in `rubricsvc judges agreement`."""
-
-    part: Text = Field(description="Part of the data whose labels the verdicts were compared with.")
-    questions: Count = Field(description="Questions; each has one label.")
-    pooled: dict[Title, Figure] = Field(description="Figures by measure, of the questions of all criteria together.")
-
-
-class Ablation(Value):
-    """What one part of the data adds: the figure with all data, and that of a training without it."""
-
-    left_out: Title = Field(description="Part of the data that was left out.")
-    table: Title = Field(description="Test set.")
-    measure: Measure = Field("auroc", description="What was measured.")
-    complete: Figure = Field(description="Figure with all data.")
-    without: Figure = Field(description="Figure without the part.")
+    bins_before: Removed = None
+    bins_after: Removed = None
 
 
 class Passport(Value):
@@ -157,12 +132,12 @@ class Passport(Value):
     data: tuple[DataSource, ...] = Field(description="What it was trained on.")
     split: DataSplit = Field(description="How training and test data were kept apart.")
     tables: tuple[Table, ...] = Field((), description="Figures beside those of baselines, the main one first.")
-    ablations: tuple[Ablation, ...] = Field((), description="What each part of the data adds.")
     calibration: CalibrationReport | None = Field(None, description="Calibration.")
     repeatability: Repeatability | None = Field(None, description="Deviation when asked again.")
-    agreement: Agreement | None = Field(None, description="Agreement with the labels of the test.")
     audit: Audit | None = Field(None, description="Attacks on the trained judge.")
-    audit_untrained: Audit | None = Field(None, description="The same attacks on its base.")
+    ablations: Removed = None
+    agreement: Removed = None
+    audit_untrained: Removed = None
 
     def check_judge(self, judge: Judge) -> None:
         """Raise an InvalidError if this is not the passport of ``judge``."""

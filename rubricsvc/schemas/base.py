@@ -55,6 +55,7 @@ class StoredIds(Wire):
 
 
 Data = TypeVar("Data")
+P = ParamSpec("P")
 
 
 class Page(Wire, Generic[Data]):
@@ -72,6 +73,15 @@ class Page(Wire, Generic[Data]):
     def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
         """Iterate over the rows of this page."""
         return iter(self.data)
+
+
+def iterate(page: Callable[P, Page[Data]], *args: P.args, **fields: P.kwargs) -> Iterator[Data]:
+    """Iterate over all pages of a ``page`` method: ``iterate(client.jobs.items, job_id)``."""
+    after: int | None = 0
+    while after is not None:
+        current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
+        yield from current.data
+        after = current.next
 
 
 class FileProblem(Wire, frozen=True):
@@ -169,7 +179,6 @@ R = TypeVar("R")
 K_contra = TypeVar("K_contra", contravariant=True)
 M_contra = TypeVar("M_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
-P = ParamSpec("P")
 Made = TypeVar("Made")
 Bound = TypeVar("Bound")
 

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
+from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.base import Stored, Wire, example
 
 
@@ -17,13 +19,13 @@ class NewJudge(Wire):
             "judge": {
                 "name": "local-vllm",
                 "model": "Qwen/Qwen3-8B",
-                "mode": "readout",
                 "endpoint": {"base_url": "http://127.0.0.1:8000/v1"},
             }
         }
     )
 
     judge: Judge = Field(description="The judge.")
+    passport: Passport | None = Field(None, description="Passport of a trained judge.")
 
 
 class StoredJudge(Stored):
@@ -37,3 +39,10 @@ class StoredJudge(Stored):
     has_passport: bool = Field(False, description="Whether there is a passport, at /v1/judges/{ref}/passport.")
     audit: str | None = Field(None, description="Result of the newest audit, with its day.")
     newest_audit: StoredAudit | None = Field(None, description="The newest audit, where one judge is asked for.")
+
+    @property
+    def value(self) -> Judge:
+        """The judge, to ask it; an InvalidError if what is stored is not valid any more."""
+        if self.judge is None:
+            raise InvalidError(f"judge {self.name!r} is not valid", hint=self.error or "")
+        return self.judge

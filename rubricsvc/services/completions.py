@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.prompt import Completion
-from rubricsvc.queries import CompletionFilters, LabelFilters, Paging, VerdictFilters
+from rubricsvc.queries import CompletionFilters, LabelFilters, LabelledFilters, Paging, VerdictFilters
 from rubricsvc.schemas import (
     NewCompletions,
     NewLabels,
@@ -22,6 +25,7 @@ from rubricsvc.schemas import (
 )
 from rubricsvc.schemas.base import takes
 from rubricsvc.store import completions, jobs, labels, rubrics
+from rubricsvc.store.labels import RubricVersion, superseded
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
@@ -119,6 +123,50 @@ class Labels:
                 for row in rows
             ]
             return Page.cut(found, query.limit)
+
+    @takes(LabelledFilters)
+    def completions(self, query: LabelledFilters) -> Page[JudgedCompletion]:
+        """List labelled completions with their labels under each rubric version.
+
+        A label counts for its question: with a ``rubric``, labels on its other versions are listed where it asks the
+        same. If a person labelled a question under several versions, the newest label counts.
+        """
+        with self.db.read() as session:
+            if query.job_id is not None:
+                jobs.scoring(session, query.job_id)
+            version = rubrics.get(session, query.rubric) if query.rubric is not None else None
+            asked = {one.question for one in version.value.criteria} if version is not None else set()
+            rows, following = labels.labelled(
+                session,
+                names=[version.name] if version is not None else (),
+                **query.model_dump(include={"annotators", "job_id", "after", "limit"}),
+            )
+            known = {row.id: RubricVersion(row.id, row.name, row.value) for *_, row in rows}
+            outdated = superseded((label for label, *_ in rows), known)
+            found = []
+            for _, group in groupby(rows, key=lambda row: (row[1].id, row[2].id)):
+                given, kept, left_out = list(group), [], Counter[str]()
+                _, completion, row = given[0]
+                rubric = known[row.id].rubric
+                for label, *_ in given:
+                    criterion = rubric.by_key.get(label.criterion)
+                    if label.id in outdated:
+                        left_out["superseded"] += 1
+                    elif asked and criterion is not None and criterion.question not in asked:
+                        left_out["other_question"] += 1
+                    else:  # a score of the whole completion is of no criterion, and always counts
+                        kept.append(label.label)
+                found.append(
+                    JudgedCompletion(
+                        id=completion.id,
+                        prompt=completion.prompt.value,
+                        completion=completion.value,
+                        rubric=rubric,
+                        labels=tuple(kept),
+                        left_out=left_out,
+                    )
+                )
+            return Page(data=tuple(found), next=following)
 
 
 @dataclass(eq=False)

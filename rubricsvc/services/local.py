@@ -60,6 +60,7 @@ class LocalService:
         approval: Which rubrics are drafts when they are added.
         validators: Checks of the workers.
         collections_dir: Folder of collections, by default that of the settings.
+        over_http: Whether the caller is on another machine, and may not change where API keys are sent.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class LocalService:
         approval: ApprovalPolicy = "generated",
         validators: Validators | None = None,
         collections_dir: Path | None = None,
+        over_http: bool = False,
     ) -> None:
         self.address = db.url
         self.db, self.caller, self.approval = db, caller, approval
@@ -87,4 +89,5 @@ class LocalService:
         self.rewards = Rewards(db, edit, check)
         self.evolutions = Evolutions(db)
         self.runs = Runs(db, approval, check=check, signs=self.validators.signs)
-        self.judges, self.keys, self.workers = Judges(db, self.validators), Keys(db), Workers(db)
+        self.judges = Judges(db, self.validators, on_machine=not over_http)
+        self.keys, self.workers = Keys(db), Workers(db)

@@ -53,7 +53,7 @@ from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunR
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.stats.agreement import CriterionAgreement
+    from rubricsvc.stats.reports import CriterionAgreement
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import permutations
 from statistics import fmean
 
@@ -32,6 +32,7 @@ from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.paired import correlation
 from rubricsvc.stats.ranking import concordance
+from rubricsvc.stats.reports import AgreementReport, CriterionAgreement, Disagreement, MeanAgreement
 
 TENTHS = tuple(step / 10 for step in range(11))
 BINS = 10
@@ -236,69 +237,6 @@ MAX_DISAGREEMENTS = 20
 POOLED = "all criteria, pooled"
 
 
-@dataclass(frozen=True, slots=True)
-class CriterionAgreement:
-    """The metrics of one criterion, of all pooled, or of the reward.
-
-    ``excluded`` counts labels by reason. ``confusion`` counts
-    [people's level, judge's level]; ``between_levels`` the labels that are not at a level of the scale and count there
-    as the closest one. ``text`` is the criterion's.
-    """
-
-    name: str
-    pairs: int
-    excluded: dict[str, int]
-    metrics: dict[str, Estimate]
-    levels: tuple[float, ...] = ()
-    confusion: list[list[int]] = field(default_factory=list)
-    between_levels: int = 0
-    annotator_pairs: int = 0
-    inter_annotator: dict[str, Estimate] = field(default_factory=dict)
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MeanAgreement:
-    """The mean of each metric over the criteria that have an estimate of it; ``criteria`` has their number."""
-
-    metrics: dict[str, Estimate]
-    criteria: dict[str, int]
-    inter_annotator: dict[str, Estimate]
-
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A label whose level is not that of the judge's verdict."""
-
-    completion_id: int
-    completion_external_id: str | None
-    criterion: str
-    annotator: str
-    label: float
-    judge: float
-    note: str | None
-    rationale: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AgreementReport:
-    """The agreement of a judge.
-
-    ``mean`` is over criteria, ``pooled`` over the pairs of all criteria, and ``reward`` the agreement of its rewards
-    with ``overall`` labels, if there are any.
-    """
-
-    judge: str
-    calibrated: bool | None
-    labels: int
-    annotators: int
-    mean: MeanAgreement
-    pooled: CriterionAgreement
-    criteria: list[CriterionAgreement]
-    worst: list[Disagreement]
-    reward: CriterionAgreement | None = None
-
-
 def judge_value(judge: Judge, row: JudgedLabel) -> tuple[float | None, str | None]:
     """Return what the judge says of a labelled criterion, and why this label is excluded; None if it is not.
 
@@ -330,7 +268,7 @@ def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: in
     groups, samples = [], []
     for members in ordered:
         group, both = criterion_agreement(judge, members, resamples=resamples)
-        groups.append(replace(group, text=members[0].criterion.text if members[0].criterion else None))
+        groups.append(group.model_copy(update={"text": members[0].criterion.text if members[0].criterion else None}))
         samples.append(both)
     of_judge, of_people = ([one[side] for one in samples] for side in (0, 1))
     among = estimate_metrics(of_people, BETWEEN_PEOPLE, resamples=resamples) if samples else {}
@@ -341,8 +279,10 @@ def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: in
             continue
         levels = nearest_level([verdict.value or 0.0, label.value], levels_of(row.criterion.scale))
         if levels[0] != levels[1]:
-            names = (row.completion_id, row.completion_external_id, label.criterion, label.annotator)
-            worst.append(Disagreement(*names, label.value, value, label.note, verdict.rationale))
+            given = {"annotator": label.annotator, "label": label.value, "note": label.note}
+            found = {"criterion": label.criterion, "judge": value, "rationale": verdict.rationale}
+            ids = {"completion_id": row.completion_id, "completion_external_id": row.completion_external_id}
+            worst.append(Disagreement.model_validate(ids | given | found))
     overall = [row for row in rows if row.label.criterion == OVERALL]
     reward = (
         criterion_agreement(judge, overall, OVERALL_METRICS, name="reward", resamples=resamples)[0] if overall else None
@@ -353,13 +293,13 @@ def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: in
         labels=len(rows),
         annotators=len({row.label.annotator for row in rows}),
         mean=MeanAgreement(
-            estimate_metrics(of_judge, resamples=resamples),
-            {name: sum(null_reason(name, one) is None for one in of_judge) for name in METRICS},
-            {name: one for name, one in among.items() if one.value is not None},
+            metrics=estimate_metrics(of_judge, resamples=resamples),
+            criteria={name: sum(null_reason(name, one) is None for one in of_judge) for name in METRICS},
+            inter_annotator={name: one for name, one in among.items() if one.value is not None},
         ),
         pooled=pooled,
-        criteria=groups,
-        worst=sorted(worst, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS],
+        criteria=tuple(groups),
+        worst=tuple(sorted(worst, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]),
         reward=reward,
     )
 
@@ -421,7 +361,7 @@ def criterion_agreement(
         excluded=dict(excluded),
         metrics=estimate_metrics([sample], metrics, resamples=resamples),
         levels=sample.levels,
-        confusion=sample.confusion().tolist() if has_classes else [],
+        confusion=tuple(map(tuple, sample.confusion().tolist())) if has_classes else (),
         between_levels=int(off_level.sum()) if has_classes else 0,
         annotator_pairs=len(annotators.prompts) // 2,
         inter_annotator=estimate_metrics([annotators], among, resamples=resamples),

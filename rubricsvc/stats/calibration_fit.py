@@ -7,7 +7,6 @@ measured on the other part, which neither has seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import expected_calibration_error
 from rubricsvc.stats.intervals import Floats, Ints
+from rubricsvc.stats.reports import CalibrationLoss, FittedFamily
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
 MIN_PROMPTS = 10
@@ -34,33 +34,6 @@ _FOLDS = 5
 _MIN_RISE = 0.02
 """Of a curve over all probabilities; with less, all answers have the same value and the curve is useless."""
 _MAX_SLOPE = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationLoss:
-    """How far probabilities are from labels. ``log_loss`` is in nats."""
-
-    n: int
-    ece: float
-    brier: float
-    log_loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class FittedFamily:
-    """The result for one family of criteria.
-
-    ``before`` and ``after`` are measured on held-out prompts; ``cv_log_loss`` has each method's cross-validated log
-    loss on the others. Without a curve ``null_reason`` says why.
-    """
-
-    family: str
-    labels: int
-    curve: Curve | None = None
-    before: CalibrationLoss | None = None
-    after: CalibrationLoss | None = None
-    cv_log_loss: dict[str, float] = field(default_factory=dict)
-    null_reason: str | None = None
 
 
 def log_loss(probability: Floats, outcome: Floats) -> float:
@@ -109,7 +82,7 @@ def _fit_family(name: str, fit: Rows, held_out: Rows) -> FittedFamily:
     elif np.ptp(outcome) == 0:
         reason = "all labels are the same"
     if reason:
-        return FittedFamily(name, labels, null_reason=reason)
+        return FittedFamily(family=name, labels=labels, null_reason=reason)
 
     losses: dict[Method, float] = {}
     for method in METHODS:
@@ -121,14 +94,14 @@ def _fit_family(name: str, fit: Rows, held_out: Rows) -> FittedFamily:
     curve = fit_curve(min(METHODS, key=lambda method: losses[method]), probability, outcome)
     if curve(0.99) - curve(0.01) < _MIN_RISE:
         reason = f"the probabilities are unrelated to the labels: every answer would get {curve(0.5):.2f}"
-        return FittedFamily(name, labels, null_reason=reason)
+        return FittedFamily(family=name, labels=labels, null_reason=reason)
     truth, measured = held_out["outcome"], list[CalibrationLoss]()
-    before = held_out["probability"]
-    for given in (before, np.array([curve(float(p)) for p in before])):
+    uncalibrated = held_out["probability"]
+    for given in (uncalibrated, np.array([curve(float(p)) for p in uncalibrated])):
         ece, brier = expected_calibration_error(given, truth), float(np.mean((given - truth) ** 2))
-        measured.append(CalibrationLoss(len(truth), ece, brier, log_loss(given, truth)))
-    by_method = {str(method): loss for method, loss in losses.items()}
-    return FittedFamily(name, labels, curve, measured[0], measured[1], by_method)
+        measured.append(CalibrationLoss(n=len(truth), ece=ece, brier=brier, log_loss=log_loss(given, truth)))
+    before, after = measured
+    return FittedFamily(family=name, labels=labels, curve=curve, before=before, after=after, cv_log_loss=losses)
 
 
 def calibrate(rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int = 0) -> list[FittedFamily]:

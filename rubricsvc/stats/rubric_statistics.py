@@ -18,9 +18,9 @@ from rubricsvc.core.rubric_analysis import (
     RubricAnalysis,
 )
 from rubricsvc.stats import criteria
-from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.criteria import MIN_COMPLETIONS, VerdictMatrix
 from rubricsvc.stats.paired import differences, preference_pairs
+from rubricsvc.stats.reports import CriterionAgreement
 
 SATURATED = 0.95
 REDUNDANT = 0.9

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -29,7 +29,7 @@ from rubricsvc.core.states import APPROVED, ItemSort
 from rubricsvc.core.verdict import Vote
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
 from rubricsvc.store import completions, judges, leases, rubrics
-from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, rows_with
+from rubricsvc.store.session import PUBLISHED, add_new, batched, existing, insert, name_of, rows_with
 from rubricsvc.store.tables import (
     CANCELLED,
     DONE,
@@ -400,14 +400,10 @@ def newest_items(judge_id: int, job_id: int | None = None) -> Select[int]:
     return query.group_by(ItemRow.completion_id, ItemRow.rubric_id)
 
 
-def newest_item_pages(db: Database, judge_id: int, job_id: int | None = None, *, size: int) -> Iterator[list[ItemRow]]:
-    """Yield the judge's newest scored items by id, with their texts, each page in a transaction; see `newest_items`."""
-    with db.read() as session:
-        ids = sorted(session.scalars(newest_items(judge_id, job_id)))
-    for chunk in batched(ids, size):
-        with db.read() as session:
-            query = select(ItemRow).options(*_TEXTS).where(ItemRow.id.in_(chunk)).order_by(ItemRow.id)
-            yield list(session.scalars(query))
+def newest_scored(session: Session, judge_id: int, job_id: int | None, after: int, limit: int) -> list[ItemRow]:
+    """Return the judge's newest scored items after one, by id, with their texts; see `newest_items`."""
+    where = (ItemRow.id.in_(newest_items(judge_id, job_id)), ItemRow.id > after)
+    return list(session.scalars(select(ItemRow).options(*_TEXTS).where(*where).order_by(ItemRow.id).limit(limit)))
 
 
 def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:

@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import OVERALL, JudgedLabel, Label
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import completions, jobs
 from rubricsvc.store.completions import with_verdicts
-from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of
+from rubricsvc.store.session import add_new, batched, existing, missing, page_of
 from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
@@ -117,14 +117,14 @@ def of_completions(
     return [(label, completion, rubric) for label, completion, rubric in rows]
 
 
-def pages(
-    db: Database, *, names: Collection[str], annotators: Collection[str], job_id: int | None, size: int
-) -> Iterator[list[tuple[LabelRow, CompletionRow, RubricRow]]]:
-    """Yield the labels on ``size`` completions at a time, each page in a transaction; see `of_completions`.
+def labelled(
+    session: Session, *, names: Collection[str], annotators: Collection[str], job_id: int | None, after: int, limit: int
+) -> tuple[list[tuple[LabelRow, CompletionRow, RubricRow]], int | None]:
+    """Return the labels on ``limit`` completions after one, see `of_completions`, and the last of these if more follow.
 
     If given, they are under the rubrics of these ``names``, by these ``annotators``, and of the completions of the job.
     """
-    where: list[ColumnElement[bool]] = []
+    where: list[ColumnElement[bool]] = [LabelRow.completion_id > after]
     if names:
         where.append(LabelRow.rubric_id.in_(select(RubricRow.id).where(RubricRow.name.in_(names))))
     if annotators:
@@ -132,11 +132,8 @@ def pages(
     if job_id is not None:
         where.append(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
     query = select(LabelRow.completion_id).where(*where).distinct().order_by(LabelRow.completion_id)
-    with db.read() as session:
-        ids = list(session.scalars(query))
-    for chunk in batched(ids, size):
-        with db.read() as session:
-            yield of_completions(session, chunk, *where)
+    ids = list(session.scalars(query.limit(limit + 1)))
+    return of_completions(session, ids[:limit], *where), ids[limit - 1] if len(ids) > limit else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,9 +199,8 @@ class JudgeRow(DatedRow):
             return Judge.model_validate(self.content)
         except ValidationError as error:
             path, message = first_error(error, model=Judge, quoted=False)  # a URL may hold a password
-            several = "members" in path
-            hint = "judges add -f FILE` with valid members" if several else f"judges add {self.name} --url URL`"
-            raise InvalidError(f"judge {self.name!r}: {path}: {message}", hint=f"run `rubricsvc {hint}") from error
+            hint = f"add it again with a valid {path}: `rubricsvc judges add -f FILE`"
+            raise InvalidError(f"judge {self.name!r}: {path}: {message}", hint=hint) from error
 
     @property
     def error(self) -> str | None:

@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from rubricsvc.client import Client
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import DataSource
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, detect, stream
-from rubricsvc.services.judges import JudgedCompletion, Judges
+from rubricsvc.schemas.base import iterate
+from rubricsvc.services.local import LocalService
 from trainer.judge_training.config import DataConfig, FileData, JudgeTrainConfig, LabelData, SplitConfig, VerdictData
 
-OpenStore = Callable[[], Judges]
+OpenService = Callable[[], LocalService | Client]
+PAGE = 200
+"""Completions that are read in one request."""
 Part = Literal["train", "validation", "test"]
 MIN_LABELS: dict[Part, int] = {"train": 100, "validation": 20, "test": 20}
 """Labels that a part needs."""
@@ -199,22 +205,13 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> tu
         keys = [digest("shown", *(" ".join(text.casefold().split()) for text in each)) for each in texts]
         result[name] += [one for one, key in zip(part, keys, strict=True) if one.targets and key not in taken]
         taken.update(key for one, key in zip(part, keys, strict=True) if one.targets)
-    numbers, small = [], list[Part]()
     for name, part in result.items():
-        classes = Counter(target.value >= 0.5 for _, target in questions(part))
-        missing = ""
-        if classes.total() < MIN_LABELS[name]:
-            missing = f", at least {MIN_LABELS[name]} are needed"
-        elif min(classes[True], classes[False]) < MIN_EACH_CLASS:
-            missing = f", at least {MIN_EACH_CLASS} of each are needed"
-        numbers.append(f"{name} has {classes.total()} labels, {classes[True]} met and {classes[False]} unmet{missing}")
-        small += [name] if missing else []
-    if small:
-        change = "lower" if "train" in small else "raise"
-        shares = {"test": config.test, "validation": config.validation}
-        fields = [f"split.{name} (now {share:g})" for name, share in shares.items() if {name, "train"} & {*small}]
-        hint = f"add labels, or {change} {' and '.join(fields)}"
-        raise InvalidError("; ".join(numbers), hint=hint, path="split")
+        met, total = sum(target.value >= 0.5 for _, target in questions(part)), len(questions(part))
+        if total < MIN_LABELS[name] or min(met, total - met) < MIN_EACH_CLASS:
+            needed = f"at least {MIN_LABELS[name]} are needed, {MIN_EACH_CLASS} of each class"
+            change = "lower split.test or split.validation" if name == "train" else f"raise split.{name}"
+            message = f"{name} has {total} labels, {met} met and {total - met} unmet; {needed}"
+            raise InvalidError(message, hint=f"add labels, or {change}", path="split")
     return result, len(questions(examples)) - sum(len(questions(part)) for part in result.values())
 
 
@@ -222,22 +219,26 @@ EXAMPLE = TypeAdapter(Example)
 """An example as JSON: a line of a file of questions."""
 
 
-def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
+def load_dataset(entry: DataConfig, open_service: OpenService) -> Dataset:
     """Return the data of one entry; `merge` makes one target of several people's labels.
 
-    ``open_store`` returns the labels and verdicts of the database; it is called if the data are there.
+    ``open_service`` returns the labels and verdicts of the database; it is called if the data are there.
     """
     left_out = Counter[str]()
     found: Iterable[Example]
     if isinstance(entry, LabelData):
-        records = open_store().labels(entry.rubric, entry.annotators, entry.job, left_out)
+        listed = partial(
+            open_service().labels.completions, rubric=entry.rubric, annotators=entry.annotators, job_id=entry.job
+        )
+        records = iterate(listed, limit=PAGE)
         found = _examples(records, entry.name, left_out)
         missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels export`"
     elif isinstance(entry, VerdictData):
-        if (teacher := (store := open_store()).value(entry.judge)).mode == "comparative":
+        if (teacher := (judges := open_service().judges).get(entry.judge).value).mode == "comparative":
             message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"
             raise InvalidError(message, hint="name a judge that judges completions by themselves", path="judge")
-        found = _examples(store.verdicts(entry.judge, job_id=entry.job), entry.name, left_out)
+        records = iterate(judges.completions, entry.judge, job_id=entry.job, limit=PAGE)
+        found = _examples(records, entry.name, left_out)
         missing = f"score completions with it: `rubricsvc jobs submit FILE --judge {entry.judge}`"
     else:
         paths = [entry.path] if entry.path.exists() else sorted(entry.path.parent.glob(entry.path.name))
@@ -289,9 +290,9 @@ class Prepared:
         ]
 
 
-def load_data(config: JudgeTrainConfig, open_store: OpenStore) -> Prepared:
-    """Return the data of a training, divided; ``open_store`` is called if an entry is of the database."""
-    datasets = {entry.name: load_dataset(entry, open_store) for entry in config.data}
+def load_data(config: JudgeTrainConfig, open_service: OpenService) -> Prepared:
+    """Return the data of a training, divided; ``open_service`` is called if an entry is of the database."""
+    datasets = {entry.name: load_dataset(entry, open_service) for entry in config.data}
     examples = [example for one in datasets.values() for example in one.examples]
     return Prepared(datasets, *split(examples, config.split, config.seed))
 
@@ -326,7 +327,9 @@ def labelled_examples(
             message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
             raise InvalidError(message, hint=hint)
         if one.prompt and one.rubric and one.completions:
-            judged = JudgedCompletion(one.prompt, one.completions[0], one.rubric, one.labels)
+            judged = JudgedCompletion(
+                id=0, prompt=one.prompt, completion=one.completions[0], rubric=one.rubric, labels=one.labels
+            )
             yield from _examples([judged], source or format, counts)
 
 
@@ -339,7 +342,9 @@ def _examples(found: Iterable[JudgedCompletion], source: str, left_out: Counter[
     """
     for one in found:
         targets = []
-        for given in one.judged:
+        left_out.update(one.left_out)
+        judged: tuple[Label | Verdict, ...] = (*one.labels, *one.verdicts)
+        for given in judged:
             value, levels, reason = given.value, None, "null"
             if isinstance(given, Verdict):
                 levels, reason = given.levels if given.calibrated is None else None, given.outcome

@@ -69,7 +69,7 @@ _ASKED = {"mode", "template", "sampling", "threshold", "min_answer_mass", "max_c
 """Fields of a judge that its training depends on."""
 
 
-def check_judge(config: JudgeTrainConfig, stored: Mapping[str, Any] | None) -> None:
+def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
     """Check before a training that its judge can be asked, and stored under its name; ``stored`` is what has it.
 
     Raises:
@@ -80,7 +80,7 @@ def check_judge(config: JudgeTrainConfig, stored: Mapping[str, Any] | None) -> N
     validate(config.judge)
     make_engine(config.judge)
     folder = (config.out / FOLDER).resolve()
-    if stored and Path(stored["adapter"] or stored["model"]).resolve() != folder:
+    if stored and Path(stored.adapter or stored.model).resolve() != folder:
         hint = "give judge.name another value, or train with --no-add"
         raise ConflictError(f"judge {config.judge.name!r} exists and is another one", hint=hint, path="judge.name")
 
@@ -146,7 +146,7 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
         base = {"model": config.judge.model, "base_sha256": model.base_sha256}
         replace_text(part / files.BASE_FILE, json.dumps(base, indent=2) + "\n")
         (part / "README.md").unlink(missing_ok=True)
-        write(part, config.judge)
+        _write_judge(part, config.judge)
         trained = files.weights_sha256(part)
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
@@ -155,15 +155,10 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
     return Judge.model_validate(config.judge.model_dump() | place)
 
 
-def write(folder: Path, value: Judge | Passport) -> None:
-    """Write ``passport.json``, or the fields of a judge that the weights were trained for to ``judge.json``."""
-    if isinstance(value, Passport):
-        name, text = files.PASSPORT_FILE, value.model_dump_json(exclude_none=True)
-    else:
-        fields = value.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
-        name, text = files.JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True)
-    with _writing(folder):
-        replace_text(folder / name, text + "\n")
+def _write_judge(folder: Path, judge: Judge) -> None:
+    """Write the fields of a judge that the weights were trained for."""
+    fields = judge.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
+    replace_text(folder / files.JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True) + "\n")
 
 
 @contextmanager
@@ -270,8 +265,6 @@ def baselines(train: Sequence[Question], test: Sequence[Question], *, seed: int 
     has often gets a regression of its own, since one of all criteria cannot weigh the same word of a completion in two
     ways; the others share one. Soft labels count as both classes, by their value.
     """
-    if not train:
-        raise ValueError("no training labels, so that no baseline can be fitted")
     if len(train) > MAX_TRAIN:
         kept = np.random.default_rng(seed).permutation(len(train))[:MAX_TRAIN]
         train = [train[place] for place in kept.tolist()]
@@ -314,9 +307,6 @@ def rows(
     test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by: By | None = None, resamples: int = RESAMPLES
 ) -> list[Row]:
     """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part."""
-    for name, values in scores.items():
-        if len(values) != len(test) or not all(0 <= value <= 1 for value in values):
-            raise ValueError(f"{name}: expected a score from 0 to 1 for each of {len(test)} labels")
     parts: dict[str, list[int]] = defaultdict(list)
     for place, (example, target) in enumerate(test):
         names = {"source": example.source, "family": target.family_name, "variant": target.variant}
@@ -414,8 +404,9 @@ def examine_judge(
         repeatability=repeatability,
         audit=attacked,
     )
-    for value in (judge, passport):
-        write(config.out / FOLDER, value)
+    with _writing(folder := config.out / FOLDER):
+        _write_judge(folder, judge)
+        replace_text(folder / files.PASSPORT_FILE, passport.model_dump_json(exclude_none=True) + "\n")
     return judge, passport, sum(value is None for each in asked for value in each)
 
 

@@ -6,8 +6,7 @@ A trajectory judge is asked about the last step of a trajectory.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -110,17 +109,3 @@ def from_records(records: Iterable[Record], *, source: str = "the file") -> tupl
         hint = "an audit needs completions with labels under 0.5 (docs/formats.md, labels)"
         raise InvalidError(f"{source}: no completion is labelled as missing a criterion", hint=hint)
     return tuple(cases)
-
-
-def sample(cases: Sequence[AuditCase], limit: int) -> tuple[AuditCase, ...]:
-    """Return whole tasks, at least one, with up to ``limit`` cases; tasks with something to attack come first."""
-    by_task: dict[tuple[str, str], list[AuditCase]] = {}
-    for case in cases:
-        by_task.setdefault(case.task, []).append(case)
-    shuffled = random.Random(0).sample(list(by_task.values()), len(by_task))
-    shuffled.sort(key=lambda task: not any(case.unmet for case in task))
-    taken: list[AuditCase] = []
-    for task in shuffled:
-        if not taken or len(taken) + len(task) <= limit:
-            taken += task
-    return tuple(taken)

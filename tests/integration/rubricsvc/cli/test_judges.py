@@ -17,6 +17,7 @@ from tests.instant_engine import InstantEngine
 from tests.made_passport import made_passport
 from tests.rows import invalidate
 from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
+from tests.service_process import running
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
 
@@ -97,12 +98,12 @@ def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: 
     listed = cli("judges", "list", "--json")
     assert listed.code == 0
     old, panel = listed.lines
-    assert "judges add old" in old["error"] and "secret" not in old["error"] and panel["error"] is None
+    assert "judges add -f" in old["error"] and "secret" not in old["error"] and panel["error"] is None
     assert cli("judges", "show", "old", "--json").json["error"] == old["error"]
     cli("rubrics", "import", "-", stdin='{"name": "r", "prompt": "Why?", "criteria": ["A."], "completions": ["B."]}\n')
     refused = cli("jobs", "submit", "--judge", "old")
-    assert refused.code == 2 and "judges add old" in refused.err
-    assert cli("judges", "add", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
+    assert refused.code == 2 and "judges add -f" in refused.err
+    add_judge(cli, "old", engine="openai_http", endpoint={"base_url": "http://127.0.0.1:10/v1"})
     assert [row["error"] for row in cli("judges", "list", "--json").lines] == [None, None]
     assert cli("jobs", "submit", "--judge", "old").code == 0
 
@@ -129,7 +130,7 @@ def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> Non
 def test_passport_prints_tables(cli: Cli, passport: Path) -> None:
     add_judge(cli, "quick", "--passport", passport)
     out = cli("judges", "show", "quick", "--passport").out
-    figures = ("0.94 [0.9299, 0.9501]", "0.09 [0.08, 0.1]", "0.0042")
+    figures = ("0.94 [0.9299, 0.9501]", "0.09 [0.08, 0.1]", "0.0071")
     assert all(text in out for text in ("bag of words", "CC-BY-4.0", "Texts in languages", *figures))
 
 
@@ -165,14 +166,13 @@ def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -
         assert stored(cli, "yes")["mode"] == mode
 
 
-def test_add_prints_tokens_and_cost_and_asks_again(cli: Cli) -> None:
+def test_add_of_a_file_asks_again(cli: Cli) -> None:
     with scripted_server(sees_greetings) as server:
-        endpoint = {"base_url": server.url, "price": {"prompt": 1000.0, "completion": 0.0}}
-        judge = {"name": "good", "model": "m", "endpoint": endpoint}
+        judge = {"name": "good", "model": "m", "endpoint": {"base_url": server.url}}
         ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge))
-        assert ran.code == 0 and "22 tokens, $0.02" in ran.err and "P(yes) 0.75 (met)" in ran.err
+        assert ran.code == 0 and "P(yes) 0.75 (met)" in ran.err
         file = cli("judges", "show", "good", "--yaml").out
-        assert "22 tokens, $0.02" in cli("judges", "add", "-f", "-", stdin=file).err
+        assert "P(yes) 0.75 (met)" in cli("judges", "add", "-f", "-", stdin=file).err
     assert cli("judges", "add", "-f", "-", stdin=file).code == 3, "the server has stopped"
 
 
@@ -276,3 +276,44 @@ def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
     labelled("jobs", "submit", "--judge", "sure", "--limit", 3, "--wait")
     ran = labelled("judges", "calibrate", "sure")
     assert ran.code == 2 and "rubricsvc labels import" in ran.err and "rubricsvc jobs submit" in ran.err
+
+
+def test_repeatability_of_a_job_asks_about_a_random_sample(noisy: Cli) -> None:
+    for number in range(4):
+        record = {"prompt": f"Why {number}?", "criteria": [f"A {number}."], "completions": ["B.", "C."]}
+        assert noisy("rubrics", "import", "-", stdin=json.dumps(record) + "\n").code == 0
+    assert noisy("jobs", "submit", "--judge", "j", "--wait").code == 0
+    first, again = (noisy("judges", "repeatability", "j", "--job", 1, "--limit", 3, "--json").json for _ in range(2))
+    assert first["completions"] == again["completions"] == 3 and first["source"] == "job 1"
+
+
+def test_commands_work_alike_at_a_service(labelled: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
+    reading = [
+        ("show", "sure", "--json"),
+        ("show", "sure", "--yaml"),
+        ("show", "lost"),
+        ("show", "sure", "--passport"),
+        ("agreement", "sure", "--json", "--resamples", 20),
+        ("agreement", "sure", "--criterion", "none"),
+        ("calibrate", "sure", "--held-out", 0.5, "--json"),
+        ("calibrate", "sure", "--job", 7),
+        ("audit", "sure", "--suite", "injection", "--json"),
+        ("merge", "sure", "--out", tmp_path / "merged"),
+    ]
+    here = [labelled("judges", *args) for args in reading]
+    db = Database(get_settings().database_url)
+    with running(db) as url:
+        monkeypatch.setenv("RUBRICSVC_URL", url)
+        for args, ran in zip(reading, here, strict=True):
+            remote = labelled("judges", *args)
+            assert (remote.code, remote.out) == (ran.code, ran.out), (args, remote.err)
+        add_judge(labelled, "new", engine="sure")
+        assert labelled("judges", "repeatability", "new", "--job", 1, "--limit", 5, "--json").json["completions"] == 5
+        assert labelled("judges", "audit", "new", "--json").code in (0, 4)
+        shown = labelled("judges", "show", "new", "--json").json
+        assert shown["newest_audit"]["audit"]["suites"] and shown["repeatability"]["completions"] == 5
+        key = ("--api-key-env", "K", "--no-probe")
+        refused = labelled("judges", "add", "k", "--url", "http://127.0.0.1:9", "--model", "m", *key)
+        assert refused.code == 2 and "api_key_env" in refused.err
+    db.close()

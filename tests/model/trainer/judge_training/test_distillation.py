@@ -11,8 +11,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import Validators
+from rubricsvc.services.local import LocalService
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
@@ -54,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database, tmp_path: Path, folder: Path) -> None:
     store_verdicts(db, 32)
     entry = VerdictData(kind="verdicts", name="teacher", judge="teacher")
-    examples = load_dataset(entry, lambda: Judges(db, Validators())).examples
+    examples = load_dataset(entry, lambda: LocalService(db)).examples
     assert {(one.completion.text, one.targets[0].value) for one in examples} == {
         ("The answer is B.", YES),
         ("The answer is A.", NO),

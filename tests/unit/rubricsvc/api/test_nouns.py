@@ -121,7 +121,7 @@ def test_judges_page_lists_a_judge_that_is_not_valid_any_more(filled: TestClient
     invalidate(db, "j", base_url="http://user:secret@host/v1")
     answer = filled.get("/v1/judges")
     bad, good = answer.json()["data"]
-    assert (bad["name"], bad["judge"], "judges add j" in bad["error"]) == ("j", None, True)
+    assert (bad["name"], bad["judge"], "judges add -f" in bad["error"]) == ("j", None, True)
     assert (good["name"], good["judge"]["name"], good["error"]) == ("k", "k", None)
     assert filled.get("/v1/judges/j").json() == bad
     assert "secret" not in answer.text

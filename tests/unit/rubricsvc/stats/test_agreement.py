@@ -91,7 +91,7 @@ def test_agreement_report_excludes_failures() -> None:
     assert report.pairs == 20 and report.metrics["accuracy"].value == 1.0
     reasons = ("failed", "abstained", "not judged", "label without a value", "decided by a check")
     assert report.excluded == dict.fromkeys(reasons, 1)
-    assert report.confusion == [[10, 0], [0, 10]]
+    assert report.confusion == ((10, 0), (0, 10))
 
 
 def test_estimate_metrics_says_why_there_is_no_interval() -> None:

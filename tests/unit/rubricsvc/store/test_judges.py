@@ -7,13 +7,10 @@ import pytest
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import Validators
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import AuditRow, JudgeRow
 from tests.made_passport import made_passport
-from tests.rows import submit_job
 
 JUDGE = Judge(name="trained", engine="transformers_local", model="m")
 
@@ -73,13 +70,3 @@ def test_newest_returns_the_last_audit_of_each_judge(each_db: Database) -> None:
         assert [row.passed for row in page_of(session, AuditRow, 0, 50, judge_id=ids[0])] == [False, True]
         assert [row.id for row in page_of(session, AuditRow, 1, 1, judge_id=ids[0])] == [3]
         assert page_of(session, AuditRow, 0, 50, judge_id=ids[2]) == [] and judges.newest_audit(session, []) == {}
-
-
-def test_sample_of_job_is_a_random_sample(each_db: Database) -> None:
-    job = submit_job(each_db, 8, judge=Judge(name="j", model="m"))
-    found = Judges(each_db, Validators())
-    sample = found.sample_of_job(job, 3, whole_groups=False)
-    assert len({completion.text for _, _, completion in sample}) == 3
-    assert found.sample_of_job(job, 3, whole_groups=False) == sample
-    assert found.sample_of_job(job, 3, whole_groups=False, seed=1) != sample
-    assert len(found.sample_of_job(job, 3, whole_groups=True)) == 8

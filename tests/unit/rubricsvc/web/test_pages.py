@@ -30,7 +30,7 @@ def test_render_escapes_each_value_and_rejects_undefined_ones() -> None:
     page = template.render(text="<b>'\"&\u202e")
     assert page == "<p title='&lt;b&gt;&#39;&#34;&amp;\ufffd'>&lt;B&gt;&#39;&#34;&amp;\ufffd</p>"
     with pytest.raises(UndefinedError):
-        render("audit.html.j2")
+        render("run.html.j2")
 
 
 def test_numbers_are_formatted() -> None:
