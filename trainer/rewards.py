@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
+from rubricsvc.client.clients import iterate
 from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
@@ -34,7 +35,6 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import Item, NewRewards
-from rubricsvc.schemas.base import iterate
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.settings import get_settings

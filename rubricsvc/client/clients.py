@@ -34,7 +34,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.schemas import Item, NewRewards, Page
-from rubricsvc.schemas.base import iterate, request
+from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import WAIT_SECONDS, OnProgress
 from rubricsvc.settings import get_settings, secret
 
@@ -207,6 +207,15 @@ async def _items(client: Any, job_id: int, verdicts: bool) -> list[Item]:
         items += page.data
         after = page.next
     return items
+
+
+def iterate(page: Callable[P, Page[T]], *args: P.args, **fields: P.kwargs) -> Iterator[T]:
+    """Iterate over all pages of a ``page`` method: ``iterate(client.jobs.items, job_id)``."""
+    after: int | None = 0
+    while after is not None:
+        current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
+        yield from current.data
+        after = current.next
 
 
 class Client(_Client["Client"], AbstractContextManager["Client"]):

@@ -75,15 +75,6 @@ class Page(Wire, Generic[Data]):
         return iter(self.data)
 
 
-def iterate(page: Callable[P, Page[Data]], *args: P.args, **fields: P.kwargs) -> Iterator[Data]:
-    """Iterate over all pages of a ``page`` method: ``iterate(client.jobs.items, job_id)``."""
-    after: int | None = 0
-    while after is not None:
-        current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
-        yield from current.data
-        after = current.next
-
-
 class FileProblem(Wire, frozen=True):
     """One error in a file: where it is, a stable ``code``, and a message."""
 

@@ -17,6 +17,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.client import Client
+from rubricsvc.client.clients import iterate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import DataSource
@@ -25,7 +26,6 @@ from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, detect, stream
-from rubricsvc.schemas.base import iterate
 from rubricsvc.services.local import LocalService
 from trainer.judge_training.config import DataConfig, FileData, JudgeTrainConfig, LabelData, SplitConfig, VerdictData
 
