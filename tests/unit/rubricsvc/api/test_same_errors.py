@@ -38,7 +38,7 @@ VALUES = {
     "allow_drafts": st.booleans(),
     "rubric": st.lists(REFS, max_size=2),
     "judge": REFS,
-    "items": st.lists(st.tuples(REFS, REFS) | REFS, max_size=2),
+    **dict.fromkeys(("items", "completions"), st.lists(st.tuples(REFS, REFS) | REFS, max_size=2)),
     "key": TEXTS,
     "name": TEXTS,
     "outcome": TEXTS,
@@ -72,7 +72,7 @@ METHODS = {
 WHOLE = {
     "jobs.best_of_n": ("job", "gold", "n"),
     "jobs.page": ("after", "limit", "status"),
-    "jobs.submit": ("judge", "items", "budget", "min_coverage", "allow_drafts", "key", "name"),
+    "jobs.submit": ("judge", "items", "completions", "budget", "min_coverage", "allow_drafts", "key", "name"),
     "prompts.page": ("after", "limit"),
     "judges.page": ("after", "limit"),
     "rubrics.page": ("after", "limit", "prompt_id"),
@@ -98,7 +98,7 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     refs = REFS if name.startswith(("prompts.", "judges.", "rubrics.")) else IDS
     args = (draw(refs),) if name in METHODS else ()
     names = METHODS.get(name, WHOLE.get(name, ()))
-    required = {"jobs.submit": {"judge", "items"}, "jobs.best_of_n": {"job", "gold"}}.get(name, set())
+    required = {"jobs.submit": {"judge"}, "jobs.best_of_n": {"job", "gold"}}.get(name, set())
     chosen = {field for field in names if field in required or draw(st.booleans())}
     return name, args, {field: draw(VALUES[field]) for field in sorted(chosen)}
 
