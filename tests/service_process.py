@@ -17,6 +17,7 @@ import httpx2
 import uvicorn
 
 from rubricsvc.api.app import create_app
+from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from tests.services import free_port
@@ -66,9 +67,9 @@ def service(tmp_path: Path, database_url: str, *options: str, **settings: str) -
 
 
 @contextlib.contextmanager
-def running(db: Database, *, at_port: int = 0, **fields: Any) -> Iterator[str]:
+def running(db: Database, *, at_port: int = 0, validators: Validators | None = None, **fields: Any) -> Iterator[str]:
     """The service on a socket; its URL."""
-    app = create_app(Settings(database_url=db.url, **fields), db)
+    app = create_app(Settings(database_url=db.url, **fields), db, validators=validators)
     server = uvicorn.Server(uvicorn.Config(app, port=at_port, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

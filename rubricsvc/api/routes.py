@@ -70,6 +70,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Rubrics, "add", "POST", "", CREATED),
     (Rubrics, "generate", "POST", "/generate", CREATED),
     (Rubrics, "lint", "POST", "/lint", OK),
+    (Rubrics, "reward_changes", "POST", "/reward_changes", OK),
     (Rubrics, "page", "GET", "", OK),
     (Rubrics, "analyse", "GET", "/{ref:path}/analysis", OK),
     (Rubrics, "fit", "POST?", "/{ref:path}/fit", OK),

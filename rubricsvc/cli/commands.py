@@ -165,4 +165,5 @@ def validators() -> Validators:
         judge=judges.validate,
         empty_value=checks.value_of_empty,
         signs=lambda: import_module("trainer.monitors.measures").SIGNS,
+        reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
     )

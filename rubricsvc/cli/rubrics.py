@@ -13,10 +13,11 @@ import typer
 from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
-from rubricsvc.cli.commands import command, every_row, local_service, service
+from rubricsvc.cli.commands import command, every_row, service
 from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of
 from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, show
 from rubricsvc.core.rubric import Source
+from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.core.states import APPROVED, ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import writing
@@ -114,29 +115,21 @@ def diff(
 
     With --on JOB, show how the rewards and ranks of its completions change. No judge is asked, and nothing is stored.
     """
-    from workers.scoring.reward_changes import RubricVersion, reward_changes
-
-    sides, reviews = list[RubricVersion](), list[dict[str, str]]()
+    sides, reviews = list[ComparedRubric](), list[dict[str, Any]]()
     both = [targets_of(ref, allow_drafts=False) for ref in (a, b)]
-    with local_service() as local:
-        for ref, found, beside in zip((a, b), both, both[::-1], strict=True):
-            other = beside[0].stored
-            same = [one for one in found if other is not None and one.name == other.name]  # of a file with several
-            only = only_one(ref, same if len(same) == 1 else found)
-            own = only.stored
-            name, prompt_id = (known.name, known.prompt_id) if (known := own or other) is not None else (ref, None)
-            sides.append(RubricVersion(only.name if own else ref, name, only.rubric, prompt_id))
-            reviews.append({})
-            if own is not None:
-                parent = local.rubrics.get(own.parent_id) if own.parent_id else None
-                above = f"{parent.name}@{parent.version}" if parent else None
-                fields = {"state": own.state, "parent": above, "added_by": own.added_by}
-                reviews[-1] |= {key: value for key, value in fields.items() if value}
-        if on is not None:
-            with local.db.read() as session:
-                compared = reward_changes(session, on, *sides)
+    for ref, found, beside in zip((a, b), both, both[::-1], strict=True):
+        other = beside[0].stored
+        same = [one for one in found if other is not None and one.name == other.name]  # of a file with several
+        only = only_one(ref, same if len(same) == 1 else found)
+        own = only.stored
+        name, prompt_id = (known.name, known.prompt_id) if (known := own or other) is not None else (ref, None)
+        sides.append(ComparedRubric(ref=only.name if own else ref, name=name, rubric=only.rubric, prompt_id=prompt_id))
+        shown = {"state", "parent_id", "added_by"}
+        reviews.append(own.model_dump(include=shown, exclude_none=True) if own is not None else {})
     if on is not None:
-        data: dict[str, Any] = {"old": sides[0].ref, "new": sides[1].ref, "job_id": on} | asdict(compared)
+        with service() as s:
+            compared = s.rubrics.reward_changes(job_id=on, old=sides[0], new=sides[1])
+        data: dict[str, Any] = {"old": sides[0].ref, "new": sides[1].ref, "job_id": on} | compared.model_dump()
         if not as_json:
             rows = sorted(data["by_completion"], key=lambda row: -abs(row["change"] or 0.0))
             data["by_completion"] = rows[:MOST_ROWS]

@@ -17,7 +17,7 @@ from rubricsvc.core.generation import Provenance
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric_analysis import RubricAnalysis, RubricTest, WeightFit
+from rubricsvc.core.rubric_analysis import RewardChanges, RewardComparison, RubricAnalysis, RubricTest, WeightFit
 from rubricsvc.errors import FormatError
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
@@ -61,6 +61,7 @@ class Rubrics(Noun[C]):
     provenance = ref_endpoint(Provenance, "GET rubrics/{}/provenance", object)
 
     generate = endpoint(schemas.StoredJob, "POST rubrics/generate", schemas.NewGeneration)
+    reward_changes = endpoint(RewardChanges, "POST rubrics/reward_changes", RewardComparison)
     lint = endpoint(schemas.LintReport, "POST rubrics/lint", schemas.LintRequest)
     add = endpoint(schemas.StoredRubric, "POST rubrics", schemas.NewRubric)
     add_test = ref_endpoint(schemas.StoredRubricTest, "POST rubrics/{}/tests", RubricTest)

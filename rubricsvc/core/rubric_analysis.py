@@ -11,9 +11,9 @@ from typing import Literal
 from pydantic import Field
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.core.base import UnitInterval, Value
+from rubricsvc.core.base import MAX_ID, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.rubric import NumberRange
+from rubricsvc.core.rubric import NumberRange, Rubric
 from rubricsvc.core.verdict import StorableText
 
 Action = Literal["retire", "reweigh", "sharpen", "check"]
@@ -85,6 +85,59 @@ class RubricAnalysis(Value):
     criteria: tuple[CriterionStatistics, ...]
     redundant: tuple[RedundantPair, ...]
     advice: tuple[Advice, ...]
+
+
+class ComparedRubric(Value):
+    """A rubric version, stored or in a file."""
+
+    ref: str = Field(description="What it is called.")
+    name: str = Field(description="Name of all its versions.")
+    rubric: Rubric = Field(description="Its content.")
+    prompt_id: int | None = Field(None, description="The prompt that it belongs to, if any.")
+
+
+class RewardComparison(Value):
+    """Two rubric versions, and the job on whose completions they are compared."""
+
+    job_id: int = Field(ge=1, le=MAX_ID, description="Id of the job.")
+    old: ComparedRubric = Field(description="The version before.")
+    new: ComparedRubric = Field(description="The version after.")
+
+
+class RewardChange(Value):
+    """One completion under both versions. Ranks are among the job's completions of the prompt, 1 for the best."""
+
+    completion_id: int
+    completion_external_id: str | None = Field(description="The id that the completion came with.")
+    prompt_id: int
+    old_reward: float | None
+    new_reward: float | None
+    old_rank: int | None
+    new_rank: int | None
+    change: float | None = Field(description="The new reward less the old one, to 12 decimals.")
+
+
+class PairedMetric(Value):
+    """A metric of the old and the new rewards, and new less old with its paired interval over prompts."""
+
+    name: Literal["preference_accuracy"] = "preference_accuracy"
+    n: int
+    old: Estimate
+    new: Estimate
+    difference: Estimate
+
+
+class RewardChanges(Value):
+    """All completions of a job under two versions."""
+
+    completions: int
+    mean_change: float | None = Field(description="Of the completions that have both rewards.")
+    changed_ranks: int | None = Field(description="How many of those that have both ranks have another one.")
+    kendall_tau_within_prompts: float | None = Field(description="Tau-b of both rankings, within prompts.")
+    old_missing_verdicts: int = Field(description="Verdicts of the old version that are not stored.")
+    new_missing_verdicts: int = Field(description="Verdicts of the new version that are not stored.")
+    people: tuple[PairedMetric, ...] = Field(description="Agreement with people's overall scores, where there are any.")
+    by_completion: tuple[RewardChange, ...]
 
 
 FitTo = Literal["labels", "preferences"]

@@ -17,7 +17,7 @@ from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, Rewards
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.keys import Keys
-from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.services.rubrics import CompareRewards, Rubrics
 from rubricsvc.services.runs import Runs, Sign
 from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
@@ -49,6 +49,7 @@ class Validators:
     judge: Callable[[Judge], None] = lambda _: None
     empty_value: EmptyValue | None = None
     signs: Callable[[], Mapping[str, Sign]] = dict
+    reward_changes: CompareRewards | None = None
 
 
 class LocalService:
@@ -83,8 +84,9 @@ class LocalService:
         self.imports = Imports(db, edit, check)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)
+        empty, compare = self.validators.empty_value, self.validators.reward_changes
         self.rubrics = Rubrics(
-            db, edit, check=check, empty_value=self.validators.empty_value, collections_dir=collections_dir
+            db, edit, check=check, empty_value=empty, collections_dir=collections_dir, compare=compare
         )
         self.rewards = Rewards(db, edit, check)
         self.evolutions = Evolutions(db)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy.orm import Session
 
 from rubricsvc.collections import Collection
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_analysis import RubricAnalysis, RubricTest, WeightFit
+from rubricsvc.core.rubric_analysis import (
+    ComparedRubric,
+    RewardChanges,
+    RewardComparison,
+    RubricAnalysis,
+    RubricTest,
+    WeightFit,
+)
 from rubricsvc.core.states import (
     APPROVED,
     DRAFT,
@@ -18,7 +28,7 @@ from rubricsvc.core.states import (
     ReviewAction,
     RubricState,
 )
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
 from rubricsvc.schemas import (
@@ -45,12 +55,12 @@ from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy.orm import Session
-
     from rubricsvc.core.generation import Method
     from rubricsvc.formats.record import RubricCheck
     from rubricsvc.lint import EmptyValue
     from rubricsvc.store.session import Database
+
+CompareRewards = Callable[[Session, int, ComparedRubric, ComparedRubric], RewardChanges]
 
 
 class Rubrics:
@@ -62,6 +72,7 @@ class Rubrics:
         check: Checks each rubric.
         empty_value: Value of a check on an empty completion, for the rule of lint.
         collections_dir: Folder of collections, by default that of the settings.
+        compare: Compares the rewards of a job under two rubrics, by the questions of the workers.
     """
 
     def __init__(
@@ -72,10 +83,12 @@ class Rubrics:
         check: RubricCheck | None = None,
         empty_value: EmptyValue | None = None,
         collections_dir: Path | None = None,
+        compare: CompareRewards | None = None,
     ) -> None:
         self.db, self.edit = db, edit or Edit()
         self.caller = self.edit.by or "unknown"
         self.check, self.empty_value, self.collections_dir = check, empty_value, collections_dir
+        self.compare = compare
 
     @takes(NewRubric)
     def add(self, new: NewRubric) -> StoredRubric:
@@ -148,6 +161,14 @@ class Rubrics:
             from rubricsvc.services import analysing
         with self.db.read() as session:
             return analysing.analyse(session, ref, query)
+
+    @takes(RewardComparison)
+    def reward_changes(self, new: RewardComparison) -> RewardChanges:
+        """Compare the rewards of a job's completions under two versions, from stored verdicts. Nothing is stored."""
+        if self.compare is None:
+            raise UnavailableError("rewards are compared where workers are installed", hint="start `rubricsvc serve`")
+        with self.db.read() as session:
+            return self.compare(session, new.job_id, new.old, new.new)
 
     @takes(FitQuery)
     def fit(self, ref: int | str, query: FitQuery) -> WeightFit:

@@ -11,13 +11,14 @@ import pytest
 from rubricsvc.core.judge import Comparison, Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue import drain
 from workers.queue.drain import Drainer, complete_answered
-from workers.scoring.reward_changes import RubricVersion, reward_changes
+from workers.scoring.reward_changes import reward_changes
 
 COMPLETIONS = 200
 CRITERIA = tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in range(1, 10))
@@ -189,7 +190,7 @@ def test_rescore_with_min_coverage_takes_failed_verdicts_over_and_asks_nobody(ea
             assert jobs.get(session, lenient).status == "completed_with_failures"
             assert [row.coverage for row in jobs.items(session, lenient)] == [pytest.approx(44 / 45)] * 3
             rubric = rubrics.get(session, shop.rubric_id)
-            version = RubricVersion(rubric.ref, rubric.name, rubric.value, rubric.prompt_id)
+            version = ComparedRubric(ref=rubric.ref, name=rubric.name, rubric=rubric.value)
             changes = reward_changes(session, lenient, version, version)
         assert [one.new_reward for one in changes.by_completion] == shop.rewards(lenient)
         shop.add(edited(1, weight=20.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric_analysis import ComparedRubric, PairedMetric, RewardChange, RewardChanges
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import concordance, tau_b
 from rubricsvc.store import completions, jobs, labels
@@ -24,74 +23,13 @@ if TYPE_CHECKING:
     from rubricsvc.stats.intervals import Ints
 
 
-@dataclass(frozen=True, slots=True)
-class RewardChange:
-    """One completion under both versions. Ranks are among the job's completions of the prompt, 1 for the best.
-
-    ``completion_external_id`` is the id that the completion came with, ``change`` the new reward less the old one, to
-    12 decimals.
-    """
-
-    completion_id: int
-    completion_external_id: str | None
-    prompt_id: int
-    old_reward: float | None
-    new_reward: float | None
-    old_rank: int | None
-    new_rank: int | None
-    change: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class PairedMetric:
-    """A metric of the old and the new rewards, and new less old with its paired interval over prompts."""
-
-    name: str
-    n: int
-    old: Estimate
-    new: Estimate
-    difference: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class RewardChanges:
-    """All completions of a job under two versions.
-
-    Attributes:
-        completions: Their number.
-        mean_change: Of the completions that have both rewards.
-        changed_ranks: How many of the completions that have both ranks have another one; None where none has both.
-        kendall_tau_within_prompts: Tau-b between the two rankings, over the pairs of completions of one prompt.
-        old_missing_verdicts: Verdicts of the old version that are not stored; `new_missing_verdicts` of the new one.
-        people: Agreement of both rewards with people's overall scores of these completions; empty without any.
-    """
-
-    completions: int
-    mean_change: float | None
-    changed_ranks: int | None
-    kendall_tau_within_prompts: float | None
-    old_missing_verdicts: int
-    new_missing_verdicts: int
-    people: Sequence[PairedMetric]
-    by_completion: Sequence[RewardChange]
-
-
-class RubricVersion(NamedTuple):
-    """A rubric version, stored or not: its ref, the name of all its versions, and the prompt that it belongs to."""
-
-    ref: str
-    name: str
-    rubric: Rubric
-    prompt_id: int | None
-
-
 def ranks(values: Sequence[float | None]) -> list[int | None]:
     """Return the rank of each value, 1 for the highest; equal values share the smallest rank, None has none."""
     ordered = sorted((value for value in values if value is not None), reverse=True)
     return [None if value is None else ordered.index(value) + 1 for value in values]
 
 
-def reward_changes(session: Session, job_id: int, old: RubricVersion, new: RubricVersion) -> RewardChanges:
+def reward_changes(session: Session, job_id: int, old: ComparedRubric, new: ComparedRubric) -> RewardChanges:
     """Compare two rubric versions on a job's completions; no judge is asked, and nothing is written."""
     before, after = _stored_rewards(session, job_id, old, new), _stored_rewards(session, job_id, new, old)
     prompt_ids = {row.prompt_id for row in (old, new)} - {None}
@@ -109,7 +47,18 @@ def reward_changes(session: Session, job_id: int, old: RubricVersion, new: Rubri
         first, second = ([rewards[id_].value for id_ in ids] for rewards in (before, after))
         for id_, a, b, rank_a, rank_b in zip(ids, first, second, ranks(first), ranks(second), strict=True):
             change = round(b - a, 12) + 0.0 if a is not None and b is not None else None  # + 0.0: no -0.0
-            rows.append(RewardChange(id_, before[id_].external_id, prompt_id, a, b, rank_a, rank_b, change))
+            rows.append(
+                RewardChange(
+                    completion_id=id_,
+                    completion_external_id=before[id_].external_id,
+                    prompt_id=prompt_id,
+                    old_reward=a,
+                    new_reward=b,
+                    old_rank=rank_a,
+                    new_rank=rank_b,
+                    change=change,
+                )
+            )
         pairs.append([(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None])
     paired = [
         (row.completion_id, row.prompt_id, row.old_reward, row.new_reward)
@@ -130,8 +79,8 @@ def reward_changes(session: Session, job_id: int, old: RubricVersion, new: Rubri
         kendall_tau_within_prompts=tau_b(map(concordance, pairs)),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
-        people=people,
-        by_completion=rows,
+        people=tuple(people),
+        by_completion=tuple(rows),
     )
 
 
@@ -164,8 +113,9 @@ def people_agreement(
 
     if len(units) < MIN_PAIRS:
         none = Estimate(None, null_reason=f"{len(units)} pairs with people's scores; an estimate needs {MIN_PAIRS}")
-        return PairedMetric("preference_accuracy", len(units), none, none, none)
-    return PairedMetric("preference_accuracy", len(units), **bootstrap(measure, units))
+        return PairedMetric(n=len(units), old=none, new=none, difference=none)
+    found = bootstrap(measure, units)
+    return PairedMetric(n=len(units), old=found["old"], new=found["new"], difference=found["difference"])
 
 
 class _StoredReward(NamedTuple):
@@ -176,7 +126,7 @@ class _StoredReward(NamedTuple):
 
 
 def _stored_rewards(
-    session: Session, job_id: int, row: RubricVersion, other: RubricVersion
+    session: Session, job_id: int, row: ComparedRubric, other: ComparedRubric
 ) -> dict[int, _StoredReward]:
     """Return the rewards under a rubric version by completion id, from the stored verdicts of the job's judge.
 

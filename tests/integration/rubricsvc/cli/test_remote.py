@@ -159,3 +159,14 @@ def test_test_propose_and_generate_store_at_the_service(cli: Cli, both: Cli, tmp
     with scripted_server(writer) as server:
         ran = there("rubrics", "propose", "Why is the sky blue?", "-n", 1, "--judge", server.url, "--json")
     assert (ran.code, ran.json["candidate"]) == (0, 1), ran.err
+
+
+def test_diff_is_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    file = tmp_path / "first.yaml"
+    file.write_text("name: first\ncriteria: [{text: Says one., weight: 3}, {text: Is rude., weight: -1}]\n")
+    changed = both("rubrics", "diff", "first", file)
+    assert changed.code == 1 and "weight 1 → 3" in changed.out
+    compared = both("rubrics", "diff", "first", file, "--on", 1, "--json").json
+    assert (compared["completions"], compared["new_missing_verdicts"]) == (1, 0)
+    assert both("rubrics", "diff", "first", file, "--on", 9).code == 3

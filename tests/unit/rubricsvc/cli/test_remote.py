@@ -19,7 +19,7 @@ NOT_YET = {
     "evolve": "start",
     "jobs": "rescore submit",
     "judges": "add agreement audit calibrate merge repeatability train",
-    "rubrics": "diff propose test",
+    "rubrics": "propose test",
 }
 """Commands that still need the database; the list may only shrink."""
 
