@@ -15,7 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
 from rubricsvc.cli.commands import command, every_row, service
 from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of
-from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, show
+from rubricsvc.cli.output import Json, Out, echo, print_data, print_json, show
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.core.states import APPROVED, ReviewAction
@@ -244,14 +244,12 @@ def export(
     format: Annotated[str, typer.Option(help=f"{', '.join(writing.WRITERS)}.")] = "native",
     out: Out = None,
 ) -> None:
-    """Write rubrics with their prompts, the newest approved versions by default, and list what the format loses.
+    """Write rubrics with their prompts, by default the newest approved versions.
 
-    The ending of --out decides between .jsonl, .json, .yaml, .csv and .parquet, as far as the format has them.
+    The ending of --out decides between .jsonl, .json, .yaml and .csv, as far as the format has them; docs/formats.md
+    says what each format loses.
     """
     container = writing.container_of(format, out)
-    if container == "parquet" and out is None:
-        raise InvalidError("Parquet is written to a file", hint="name it with --out", path="out")
-    losses = writing.Losses()
     with service() as s:
         if refs:
             stored = (s.rubrics.get(ref) for ref in refs)
@@ -259,18 +257,12 @@ def export(
             approved = partial(every_row, s.rubrics.page, state=APPROVED)
             newest = {one.name: one.id for one in approved()}
             stored = (one for one in approved() if one.id == newest.get(one.name))
-        rows = writing.rows((record_of(s, one) for one in stored), format, losses)
-        if out is not None and container == "parquet":
-            with output.replaced(out) as part:
-                writing.write_parquet(rows, part)
-        else:
-            with output.open_output(out) as stream:
-                writing.write_text(rows, stream, container)
+        rows = writing.rows((record_of(s, one) for one in stored), format)
+        with output.open_output(out) as stream:
+            writing.write_text(rows, stream, container)
         has_drafts = any(s.rubrics.page(limit=1, state=state).data for state in ("draft", "in_review"))
     if has_drafts and not refs:
         echo("left out: drafts; name them to export them: `rubricsvc rubrics show --state draft`")
-    for field, count in sorted(losses.fields.items()):
-        echo(f"lost or changed in {format}: {field} of {counted(count, 'rubric')}")
 
 
 app.command("lint")(lint_)

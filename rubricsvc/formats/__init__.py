@@ -33,14 +33,13 @@ from rubricsvc.formats.record import (
     read,
     rubric_errors,
 )
-from rubricsvc.formats.writing import Losses, dump
+from rubricsvc.formats.writing import dump
 from rubricsvc.schemas.base import FileProblem
 
 __all__ = [
     "FORMATS",
     "InputFile",
     "InvalidFileError",
-    "Losses",
     "Record",
     "Records",
     "RubricCheck",
@@ -49,10 +48,6 @@ __all__ = [
     "load",
     "stream",
 ]
-
-
-REMEMBERED = 20_000
-"""Rubrics of a file that later ones are compared with, by name and content."""
 
 
 class Records(list[Record]):
@@ -98,7 +93,6 @@ def stream(
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
     reader = Reader(file.mapping) if file.mapping is not None else FORMATS[name]
     errors, count, file.check = file.errors, 0, check
-    owners: dict[tuple[str, str], str | None] = {}
     for given in file.parse(read) if name == "native" else reader.read(file):
         try:
             record, removed = without_invisible(given)
@@ -111,18 +105,7 @@ def stream(
             errors.add(notes=[record.location.error("invisible", message, path)])
         before = errors.count
         if record.rubric is not None:
-            found = list(rubric_errors(record.rubric, record.location, check))
-            prompt = record.prompt.digest if record.prompt is not None else None
-            owner = owners.setdefault((record.name, record.rubric.digest), prompt)  # the prompt of an earlier record
-            if check is not None and prompt is not None and prompt != owner:
-                whose = "another prompt" if owner else "no prompt"
-                message = (
-                    f"rubric {record.name!r} with this content belongs to {whose}, in an earlier record; rename one"
-                )
-                found.append(record.location.error("conflict", message, ("name",)))
-            if len(owners) > REMEMBERED:  # so that memory does not grow; the store finds the other conflicts
-                del owners[next(iter(owners))]
-            errors.add(*found)
+            errors.add(*rubric_errors(record.rubric, record.location, check))
         if errors.count == before:
             count += 1
             if skip_invalid or not errors.count:

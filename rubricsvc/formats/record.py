@@ -503,13 +503,10 @@ def _given_labels(entry: Entry, given: Any, criteria: Any) -> Iterator[Given]:
 
 
 def _labels(entry: Entry, given: Iterable[Given], criteria: Mapping[str, Criterion]) -> Iterator[Label]:
-    unknown = set[str]()
     for path, one in given:
         key = one.label.criterion
         if key not in criteria and key != OVERALL:
-            if key not in unknown:
-                entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, path)
-            unknown.add(key)
+            entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, path)
             continue
         try:
             yield one.resolve(criteria.get(key))

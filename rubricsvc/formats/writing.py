@@ -1,6 +1,6 @@
 """Records into files: the native format, HealthBench, verl, OpenAI's graders, and CSV of criteria.
 
-What a format cannot carry is found by reading back what was written: the fields that differ are lost.
+What is written is read back, so that each file can be read; docs/formats.md says what each format loses.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,7 +32,7 @@ from rubricsvc.formats.record import (
 )
 from rubricsvc.graders.model import grader_of
 
-ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
 
 def plain(record: Record) -> dict[str, Any]:
@@ -136,30 +134,12 @@ def _verl_criterion(criterion: Criterion, place: int) -> Row:
     return {"criterion": criterion.text, "points": criterion.weight, "tags": tags}
 
 
-@dataclass
-class Losses:
-    """How many records were written, and in how many of them each field was lost or changed."""
+def rows(records: Iterable[Record], format: str) -> Iterator[Row]:
+    """Yield the rows of the records in a format.
 
-    records: int = 0
-    fields: Counter[str] = field(default_factory=Counter)
-
-    def add(self, written: Record, read: Record | None) -> None:
-        """Count the fields in which a record differs from what is read back."""
-        self.records += 1
-        before, after = plain(written), plain(read) if read is not None else {}
-        for name in before.keys() | after.keys():
-            old, new = before.get(name), after.get(name)
-            if name == "criteria" and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-                pairs = [(one, other) for one, other in zip(old, new, strict=True)]
-                keys = {key for pair in pairs for one in pair for key in one}
-                changed = {key for key in keys if any(one.get(key) != other.get(key) for one, other in pairs)}
-                self.fields.update(f"criteria[].{key}" for key in changed)
-            elif old != new:
-                self.fields[name] += 1
-
-
-def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row]:
-    """Yield the rows of the records in a format, and count in ``losses`` what it does not carry."""
+    Raises:
+        InvalidError: the format is not written, or cannot carry a record.
+    """
     if format not in WRITERS:
         what = "cannot be written" if format in FORMATS else "does not exist"
         hint = f"choose one of {', '.join(WRITERS)}"
@@ -175,14 +155,14 @@ def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row
                 raise InvalidError(f"{format} needs a prompt, and the rubric is for any", hint=hint, path="prompt")
             else:
                 written = list(_rows(record, record.rubric, format))
-            losses.add(record, _read_back(written, record, format))
+            _read_back(written, record, format)
         except InvalidError as error:
             raise InvalidError(f"{record.name or 'a record'}: {error}", hint=error.hint, path=error.path) from error
         yield from written
 
 
-def _read_back(written: list[Row], record: Record, format: str) -> Record | None:
-    """Return the record that will be read from its rows."""
+def _read_back(written: list[Row], record: Record, format: str) -> None:
+    """Read the rows of a record, to find what the format cannot carry."""
     errors, is_csv, name = FileErrors(), format == "criteria_csv", record.name or format
     given: Iterable[Row] = (json.loads(strict_json.dump(row)) for row in written)
     if is_csv:
@@ -201,7 +181,6 @@ def _read_back(written: list[Row], record: Record, format: str) -> Record | None
         first = error.errors[0]
         message = f"{format} cannot carry it: {': '.join(filter(None, (first.path, first.message)))}"
         raise InvalidError(message, hint="choose another format", path=first.path) from error
-    return read
 
 
 def container_of(format: str, out: Path | None) -> str:
@@ -216,16 +195,11 @@ def container_of(format: str, out: Path | None) -> str:
     return endings.get(ending, next(iter(endings.values())))
 
 
-def dump(records: Iterable[Record], out: str | Path, format: str = "native") -> Losses:
-    """Write records to a file, in the container of its ending; return what the format does not carry."""
-    path, losses = Path(out), Losses()
-    container = container_of(format, path)
-    if container == "parquet":
-        write_parquet(rows(records, format, losses), path)
-    else:
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            write_text(rows(records, format, losses), stream, container)
-    return losses
+def dump(records: Iterable[Record], out: str | Path, format: str = "native") -> None:
+    """Write records to a file, in the container of its ending."""
+    container = container_of(format, Path(out))
+    with Path(out).open("w", encoding="utf-8", newline="") as stream:
+        write_text(rows(records, format), stream, container)
 
 
 def write_text(rows: Iterable[Row], stream: TextIO, container: str) -> None:
@@ -275,27 +249,3 @@ _Dumper.add_representer(str, _represent_text)
 def write_yaml(data: dict[str, Any], stream: TextIO) -> None:
     """Write one document, beginning with ``---``, that any reader of YAML 1.1 or 1.2 reads back as it was."""
     yaml.dump(data, stream, Dumper=_Dumper, allow_unicode=True, sort_keys=False, explicit_start=True, width=110)
-
-
-def write_parquet(rows: Iterable[Row], path: Path) -> None:
-    """Write all rows to a Parquet file, whose columns are those that the rows have.
-
-    Raises:
-        InvalidError: pyarrow is not installed, or a column has values of several types.
-    """
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise InvalidError("pyarrow is not installed", hint="pip install 'rubricsvc[parquet]'") from None
-
-    def filled(value: Any) -> Any:  # without empty mappings, which Parquet has no type for
-        if isinstance(value, dict):
-            return {name: filled(item) for name, item in value.items() if item != {}}
-        return [filled(item) for item in value] if isinstance(value, list) else value
-
-    try:
-        parquet.write_table(pa.Table.from_pylist([filled(row) for row in rows]), path, compression="zstd")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        message = f"a row does not fit into Parquet: {error}"
-        raise InvalidError(message, hint="write JSON lines: --out FILE.jsonl") from error

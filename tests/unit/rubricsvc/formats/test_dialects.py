@@ -47,7 +47,7 @@ def test_each_format_is_detected_and_read_and_written_where_it_can_be(format: st
             assert detect(InputFile(path)) == READ_AS.get(format, format)
         if format in WRITERS:
             record, out = records[0], tmp_path / "out.jsonl"
-            assert set(dump([record], out, format).fields) <= {"name", "completions", "labels"}
+            dump([record], out, format)
             (again, *_) = load(out)
             assert (again.rubric, again.prompt) == (record.rubric, record.prompt) or name == "healthbench_meta"
 

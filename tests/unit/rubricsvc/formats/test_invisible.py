@@ -167,8 +167,7 @@ def test_load_reads_every_public_set(name: str, shared_data: Path, tmp_path: Pat
         if name not in WRITERS or not rubrics:
             continue
         out = tmp_path / f"{number}.jsonl"
-        lost = dump(rubrics, out, name)
-        assert not lost.fields
+        dump(rubrics, out, name)
         again = load(out, name)
         assert [record.rubric for record in again] == [record.rubric for record in rubrics]
         assert [record.prompt for record in again] == [record.prompt for record in rubrics]
