@@ -33,7 +33,6 @@ from rubricsvc.formats.record import (
     read,
     rubric_errors,
 )
-from rubricsvc.formats.writing import dump
 from rubricsvc.schemas.base import FileProblem
 
 __all__ = [
@@ -44,7 +43,6 @@ __all__ = [
     "Records",
     "RubricCheck",
     "detect",
-    "dump",
     "load",
     "stream",
 ]

@@ -326,11 +326,8 @@ class _YamlBuilder:
         self.errors.append(Location(self.file, *_position(node.start_mark)).error(code, message))
 
 
-_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"} | {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-}
+_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+_KINDS |= {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 
 
 @dataclass(eq=False)

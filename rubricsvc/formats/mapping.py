@@ -103,19 +103,15 @@ def _read_mapping(entry: Entry) -> Iterator[Mapping]:
             for source, pipes, _ in _parsed(part):
                 parts += ((path, slot) for slot in _SLOT.findall(source))
                 for name, argument in pipes:
-                    names, wanted = (
-                        [*(mapping.tables if name == "lookup" else mapping.patterns)],
-                        argument.removesuffix("?"),
-                    )
+                    names = [*(mapping.tables if name == "lookup" else mapping.patterns)]
+                    wanted = argument.removesuffix("?")
                     if name not in FUNCTIONS:
                         entry.add("invalid", f"unknown function {name!r}; {closest(name, FUNCTIONS)}", path)
                     elif name in ("lookup", "match") and wanted not in names:
                         what = "table" if name == "lookup" else "pattern"
                         entry.add("invalid", f"unknown {what} {wanted!r}; {closest(wanted, names)}", path)
-    for path, fields in (
-        (("record",), mapping.record),
-        *((("records", n), one) for n, one in enumerate(mapping.records)),
-    ):
+    variants = {("records", n): one for n, one in enumerate(mapping.records)}
+    for path, fields in ({("record",): mapping.record} | variants).items():
         for name in fields.keys() - {*FIELDS, *_CONTROL}:
             entry.add("extra_forbidden", f"unknown field; {closest(name, FIELDS)}", (*path, name))
     if mapping.code is not None and mapping.code not in CODE:
@@ -199,10 +195,9 @@ class Scope:
         """Return the scope of a whole record."""
         root = Node.at(entry.data, ())
         file = Node(Path(entry.location.file).stem)
-        given = {"$name": Node(entry.name), "$number": Node(entry.number), "$file": file}
-        return cls(
-            reader, entry, root, root, {**given, **{name: str(text) for name, text in reader.mapping.let.items()}}
-        )
+        names: dict[str, Node | str] = {"$name": Node(entry.name), "$number": Node(entry.number), "$file": file}
+        names |= {name: str(text) for name, text in reader.mapping.let.items()}
+        return cls(reader, entry, root, root, names)
 
     def find(self, path: str) -> Node:
         """Return the value at a path; MISSING, with the path where it would be."""
@@ -650,8 +645,6 @@ def _flattened(entry: Entry, node: Node) -> Any:
                 flat.append(Placed({**one, **shared, "group": [title] if title else []}, where))
             else:
                 entry.expected("model_type", "a criterion", one, where)
-    if not flat and not entry.errors:
-        entry.add("too_short", "expected at least one criterion", path)
     return flat
 
 

@@ -52,10 +52,6 @@ class Location:
     root: FieldPath = ()
     origins: Mapping[FieldPath, FieldPath] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        """Return the file and the line."""
-        return self.file if self.line is None else f"{self.file}:{self.line}"
-
     def error(self, code: str, message: str, path: FieldPath = ()) -> FileProblem:
         """Return an error in a field, at its position or that of the closest field around it."""
         for length in range(len(path), 0, -1):

@@ -16,7 +16,7 @@ import yaml
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
 from rubricsvc.formats.mapping import FORMATS
@@ -105,7 +105,13 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
             shared["example_tags"] = [tag for tag in tags if not tag.startswith("canary:")]
             yield shared | ({"canary": canary} if canary else {})
         case "verl":
-            items = [_verl_criterion(one, place) for place, one in enumerate(rubric.criteria, start=1)]
+            items = []
+            for place, one in enumerate(rubric.criteria, start=1):
+                named: Row = {"key": one.key} if one.key != f"c{place}" else {}
+                if one.check is not None:  # a judge of theirs decides it; here it is a check again
+                    named["check"] = strict_json.dump(one.check.model_dump(mode="json"))
+                named |= {"verifier": "llm"} | ({"tags": list(one.tags)} if one.tags else {})
+                items.append({"criterion": one.text, "points": one.weight, "tags": named})
             source, ability, *_ = (*tags, "", "")
             model = {"style": "rubric", "rubrics": items, "ground_truth": reference or ""}
             shared = {"prompt": messages, "reward_model": model}
@@ -123,15 +129,6 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
                 fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
                 fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
                 yield {"id": record.id or "", "name": record.name, "prompt": prompt.text if prompt else "", **fields}
-
-
-def _verl_criterion(criterion: Criterion, place: int) -> Row:
-    """Return the item of a criterion. A judge of theirs decides a check; here it is a check again."""
-    tags: Row = {"key": criterion.key} if criterion.key != f"c{place}" else {}
-    if criterion.check is not None:
-        tags["check"] = strict_json.dump(criterion.check.model_dump(mode="json"))
-    tags |= {"verifier": "llm"} | ({"tags": list(criterion.tags)} if criterion.tags else {})
-    return {"criterion": criterion.text, "points": criterion.weight, "tags": tags}
 
 
 def rows(records: Iterable[Record], format: str) -> Iterator[Row]:
@@ -193,13 +190,6 @@ def container_of(format: str, out: Path | None) -> str:
         message = f"{format} is not written to a file that ends in {ending!r}"
         raise InvalidError(message, hint=f"name a file that ends in {', '.join(endings)}", path="out")
     return endings.get(ending, next(iter(endings.values())))
-
-
-def dump(records: Iterable[Record], out: str | Path, format: str = "native") -> None:
-    """Write records to a file, in the container of its ending."""
-    container = container_of(format, Path(out))
-    with Path(out).open("w", encoding="utf-8", newline="") as stream:
-        write_text(rows(records, format), stream, container)
 
 
 def write_text(rows: Iterable[Row], stream: TextIO, container: str) -> None:

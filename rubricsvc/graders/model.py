@@ -46,8 +46,6 @@ from rubricsvc.core.verdict import OF_REPLY, Reason, Verdict
 from rubricsvc.errors import InvalidError
 
 NonEmptyText = Annotated[str, Field(min_length=1)]
-
-
 Range = Annotated[tuple[float, float], AfterValidator(check_bounds)]
 MAX_PARTS = 100
 """Graders in a multi grader."""
@@ -135,15 +133,13 @@ class Input(Turn):
         return "\n".join(texts)
 
 
+_MAX_TOKENS = ("max_completion_tokens", "max_completions_tokens", "max_tokens")
+
+
 class OpenAISamplingParams(SamplingParams):
     """OpenAI's sampling parameters; ``reasoning_effort`` is ignored."""
 
-    max_tokens: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000,
-        validation_alias=AliasChoices("max_completion_tokens", "max_completions_tokens", "max_tokens"),
-    )
+    max_tokens: int | None = Field(None, ge=1, le=1_000_000, validation_alias=AliasChoices(*_MAX_TOKENS))
     reasoning_effort: str | None = None
 
 
@@ -155,9 +151,9 @@ class _Model(_Grader):
     def custom_prompt(self, **labels: tuple[str, ...]) -> CustomPrompt:
         """Return the grader's messages as a custom prompt."""
         turns = tuple(Turn(role=message.role, content=message.content) for message in self.input)
-        given = self.sampling_params.model_dump(exclude_none=True) if self.sampling_params else {}
-        given.pop("reasoning_effort", None)
-        sampling = SamplingParams(**given) if given else None
+        given = self.sampling_params
+        fields = given.model_dump(exclude_none=True, exclude={"reasoning_effort"}) if given else {}
+        sampling = SamplingParams(**fields) if fields else None
         return CustomPrompt(turns=turns, sampling=sampling, model=self.model, **labels)
 
 
@@ -277,14 +273,10 @@ def _part(criterion: Criterion, place: int) -> dict[str, Any]:
         match name, args:
             case "string_check", _:
                 return part | {field: args[field] for field in ("operation", "input", "reference")}
-            case "text_similarity", _:
-                compared = {"input": args["input"], "reference": args["reference"]}
-                return part | {"evaluation_metric": args["metric"], **compared}
-            case "python", {"source": source}:
-                return part | {"source": source} | ({"range": args["range"]} if "range" in args else {})
-            case "string", {"reference": reference, **others} if others.keys() <= {"operation"}:
-                operation = {"operation": others.get("operation", "eq"), "reference": reference}
-                return part | {"type": "string_check", "input": "{{sample.output_text}}", **operation}
+            case "text_similarity", {"metric": metric, **compared}:
+                return part | {"evaluation_metric": metric, **compared}
+            case "python", _:
+                return part | {name: args[name] for name in ("source", "range") if name in args}
         missing = f"OpenAI's graders have no counterpart of the check {name!r}"
         hint = "they have string_check, text_similarity and python; write it as `python`, or leave the criterion out"
         raise InvalidError(missing, hint=hint, path=f"criteria[{place}].check")
@@ -368,22 +360,13 @@ class GraderMetadata(Value):
     details: dict[str, str]
 
 
-class Tokens(Value):
-    """Tokens of one model."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    cached_tokens: int = 0
-
-
 class GraderRun(Value):
     """The result of a run; ``sub_rewards`` are those of a multi grader's parts."""
 
     reward: float | None
     metadata: GraderMetadata
     sub_rewards: dict[str, float | None]
-    model_grader_token_usage_per_model: dict[str, Tokens]
+    model_grader_token_usage_per_model: dict[str, dict[str, int]]
 
 
 _FLAGS: dict[Reason | None, str] = {
@@ -461,5 +444,5 @@ def run_of(
             details=details,
         ),
         sub_rewards={key: scores.get(key) for key in rubric.by_key} if isinstance(grader, Multi) else {},
-        model_grader_token_usage_per_model={model: Tokens(**counts) for model, counts in spent.items()},
+        model_grader_token_usage_per_model={model: dict(counts) for model, counts in spent.items()},
     )

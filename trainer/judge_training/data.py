@@ -324,7 +324,7 @@ def labelled_examples(
     for one in stream(file, format):
         if one.given_labels:
             hint = 'import it with `rubricsvc labels import`, train with kind = "labels", or give each record criteria'
-            message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
+            message = f"{one.location.file}:{one.location.line}: labels of rubric {one.rubric_ref!r} without criteria"
             raise InvalidError(message, hint=hint)
         if one.prompt and one.rubric and one.completions:
             judged = JudgedCompletion(

@@ -12,10 +12,10 @@ import pytest
 
 from rubricsvc.core.reward import reward
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, dump, load, record, writing
+from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, load, record, writing
 from rubricsvc.formats.input_file import read_yaml
 from rubricsvc.formats.writing import WRITERS
-from tests.unit.rubricsvc.formats.invalid import errors_of
+from tests.unit.rubricsvc.formats.invalid import dump, errors_of
 
 FILE = Path(__file__).with_name("dialects.yaml")
 CASES: dict[str, Any] = {case["name"]: case for case, _, _ in read_yaml(FILE.read_text(encoding="utf-8"), FILE.name)}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.rubric import Ordinal
-from rubricsvc.formats import InputFile, detect, dump, load
+from rubricsvc.formats import InputFile, detect, load
 from rubricsvc.formats.record import CompletionLine, kind_of, read_completion
 from rubricsvc.formats.writing import WRITERS
+from tests.unit.rubricsvc.formats.invalid import dump
 from tests.unit.rubricsvc.formats.test_load import only_error, write
 
 

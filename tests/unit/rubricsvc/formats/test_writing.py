@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Level, NumberRange, Numeric, Ordinal, Rubric, RubricExample
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import Record, dump, load
+from rubricsvc.formats import Record, load
 from rubricsvc.formats.writing import WRITERS, rows
+from tests.unit.rubricsvc.formats.invalid import dump
 
 LEVELS = Ordinal(levels=tuple(Level(label=f"{value:g}", value=value) for value in (0.0, 0.5, 1.0)))
 # Spreadsheets read a leading "-" as a formula; a text with a quote before it stays so (docs/formats.md)

@@ -84,7 +84,7 @@ def test_run_of_a_multi_grader_has_sub_rewards() -> None:
     assert (run.reward, flags(run)) == (2.25, set())
     assert run.sub_rewards == run.metadata.scores == {"s": 1.0, "p": 0.5, "m": 0.25}
     assert list(parts_of(parse(MULTI))) == list(run.sub_rewards)
-    assert run.model_grader_token_usage_per_model["x"].prompt_tokens == run.metadata.token_usage == 9
+    assert run.model_grader_token_usage_per_model["x"]["prompt_tokens"] == run.metadata.token_usage == 9
     none = ran(MULTI, verdicts[0], Verdict.scored("p", 0.0), verdicts[2])
     assert (none.reward, flags(none)) == (None, {"formula_parse_error"})
     assert "zero" in none.metadata.details["calculate_output"]
