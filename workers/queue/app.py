@@ -286,7 +286,7 @@ def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = Fal
 def worker_for(db: Database, job_id: int, notify: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
     """Return a worker of this process for an open job, unless the broker can wake others for it.
 
-    Errors of the judge's engine are raised; ``notify`` is told of a download.
+    Errors of the judge's engine are raised; ``notify`` gets a message about a download.
     """
     with db.read() as session:
         job = jobs.get(session, job_id)
