@@ -60,7 +60,7 @@ def test_doctor_reports_a_stored_judge_that_is_no_longer_valid(
     keep(db, engine="transformers_local", model="embedded")
     invalidate(db, "j", base_url="http://api.openai.com/v1")
     code, results = diagnose(capsys)
-    assert code == 1 and "judges add j" in results["judge j"]["fix"]
+    assert code == 1 and "judges add -f" in results["judge j"]["fix"]
 
 
 def test_doctor_reports_unreachable_servers_without_passwords(
