@@ -1,14 +1,23 @@
-"""`judges audit` from end to end: exit code, what is stored, and where it is shown. The judge answers by a rule."""
+"""`judges audit` and `evolve`, each from end to end, with judges and models that answer by a rule."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import evolving_model
 from tests.cli import Cli, Ran, add_judge
 from tests.instant_engine import InstantEngine
+from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server
 from workers.audit import cases
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -90,3 +99,79 @@ def test_audit_refuses_invalid_options(judged: Cli) -> None:
     for args, code in cases:
         ran = judged("judges", "audit", *args)
         assert ran.code == code and "hint: " in ran.err, ran.err
+
+
+SMALL = ("--rounds", 2, "--json")
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(evolving_model.model) as running:
+        yield running
+
+
+def prepare(cli: Cli, tmp_path: Path, url: str, **endpoint: object) -> None:
+    """Labelled completions, scored by the judge ``j``."""
+    (tmp_path / "r.yaml").write_text(evolving_model.RUBRIC)
+    assert cli("rubrics", "import", "r.yaml").code == 0
+    assert cli("completions", "import", "-", stdin=evolving_model.completions()).code == 0
+    add_judge(cli, "j", engine="openai_http", model="scripted", endpoint={"base_url": url, "max_retries": 0} | endpoint)
+    ran = cli("jobs", "submit", "--judge", "j", "--rubric", "r", "--wait", "--json")
+    assert ran.code == 0, ran.err
+    ran = cli("labels", "import", "-", stdin=evolving_model.overall("r@1"))
+    assert ran.code == 0, ran.err
+
+
+def asked_twice(server: ScriptedServer) -> list[str]:
+    counts = Counter(json.dumps(one, sort_keys=True) for one in server.requests)
+    return [request for request, count in counts.items() if count > 1]
+
+
+def evolve(cli: Cli, *args: object) -> Ran:
+    ran = cli("evolve", "start", "r", *SMALL, *args)
+    assert ran.code == 0, ran.err
+    return ran
+
+
+def test_evolve_finds_a_criterion_that_a_model_proposes(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
+    prepare(cli, tmp_path, server.url)
+    found = evolve(cli, "--proposer", "j").json
+    assert found["held_out"]["gain"] and not asked_twice(server) and found["newest"] == "r@2"
+    stored = cli("rubrics", "show", "r@2", "--json").json
+    assert {one["text"] for one in evolving_model.PROPOSAL} & {one["text"] for one in stored["rubric"]["criteria"]}
+    assert (stored["state"], cli("rubrics", "show", "r", "--json").json["version"]) == ("draft", 1)
+
+
+def test_evolve_stops_at_its_maximum_cost_and_continues(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
+    prepare(cli, tmp_path, server.url, price={"prompt": 1000.0, "completion": 1000.0})
+    args = ("evolve", "start", "r", *SMALL, "--proposer", "j")
+    assert cli(*args, "--budget", 1.0).code == 2
+    found = cli("evolve", "show", 1, "--json").json
+    assert found["finished_at"] is None and found["cost"] <= 1.0
+    ran = cli(*args, "--budget", 1000)
+    assert ran.code == 0, ran.err
+    assert ran.json["finished_at"] and not asked_twice(server)
+
+
+@pytest.mark.timeout(180)
+def test_evolve_continues_after_a_kill_without_asking_twice(cli: Cli, tmp_path: Path) -> None:
+    def slow(number: int, request: dict[str, object]) -> ScriptedReply:
+        reply = evolving_model.model(number, request)
+        return ScriptedReply(reply.text, reply.logprobs, delay_s=0.1)
+
+    with scripted_server(slow) as server:
+        prepare(cli, tmp_path, server.url, concurrency=4)
+        before = server.count
+        command = [sys.executable, "-m", "rubricsvc", "evolve", "start", "r", *map(str, SMALL), "--proposer", "j"]
+        environment = os.environ | {"RUBRICSVC_LEASE_SECONDS": "3", "RUBRICSVC_RECONCILE_SECONDS": "0.5"}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and server.count < before + 80 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        again = asked_twice(server)  # what was under way, or had come since results were recorded: 4 calls each 0.1 s
+        assert len(again) <= 40 and all('"logprobs": true' in request for request in again)
+        assert json.loads(done.stdout)["finished_at"]
