@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +15,9 @@ from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import SkipInvalid, import_file
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, print_json, show
+from rubricsvc.core import strict_json
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats.input_file import neutralized
 from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy, no_worker
@@ -28,7 +32,7 @@ app = output.group("Jobs: completions to score, rubrics to generate.")
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
-_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".html": "html"}
+_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".html": "html"}
 
 
 @command(app)
@@ -125,6 +129,18 @@ def retry(job_id: Id, query: RetryRequest, wait: Wait = False, as_json: Json = F
         end(s, retried.job.model_copy(update={"is_new": True}), wait, as_json)
 
 
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cells of an exported completion: without messages, its verdicts by criterion, since rubrics differ."""
+    verdicts = row["verdicts"]
+    plain = {name: value for name, value in row.items() if name != "verdicts" and not name.endswith("_messages")}
+    plain |= {
+        "values": strict_json.dump({one["criterion"]: one.get("value") for one in verdicts}),
+        "contributions": strict_json.dump({one["criterion"]: one["contribution"] for one in verdicts}),
+        "failed": " ".join(f"{one['criterion']}:{one['reason']}" for one in verdicts if "reason" in one),
+    }
+    return {name: neutralized(value) for name, value in plain.items()}
+
+
 @command(app, without=("after", "limit"))
 def export(
     job_id: Id,
@@ -141,16 +157,27 @@ def export(
     if format is None and ending and ending not in _ENDINGS:
         hint = f"use one of {', '.join(_ENDINGS)}, or choose the format with --format"
         raise InvalidError(f"unknown ending {ending!r} of --out {out}", hint=hint, path="out")
+    form = format or _ENDINGS.get(ending)
+    if form == "csv" and query.kind != "completion":
+        raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
     rows, unrewarded, left_out = 0, 0, Counter[str]()
     after: int | None = 0
     with service() as s, open_output(out) as stream:
-        if (format or _ENDINGS.get(ending)) == "html":
+        if form == "html":
             stream.write(s.jobs.report(job_id))
             return
+        table: csv.DictWriter[str] | None = None
         while after is not None:
             part = s.jobs.export(job_id, query.model_copy(update={"after": after}))
             for row in part.rows:
-                print_json(row, stream)
+                if form != "csv":
+                    print_json(row, stream)
+                    continue
+                cells = _cells(row)
+                if table is None:
+                    table = csv.DictWriter(stream, list(cells), lineterminator="\n")
+                    table.writeheader()
+                table.writerow(cells)
             rows, after = rows + len(part.rows), part.next
             unrewarded += sum("state" in row and row["reward"] is None for row in part.rows)
             left_out.update(part.left_out)

@@ -140,7 +140,7 @@ class Item(Wire):
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
-ExportFormat = Literal["jsonl", "html"]
+ExportFormat = Literal["jsonl", "csv", "html"]
 ExportKind = Literal["completion", "sft", "dpo"]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rubricsvc.cli.jobs import _cells
 from rubricsvc.cli.output import UNAVAILABLE
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
@@ -29,19 +31,25 @@ def drain(judge_id: int = 1) -> None:
     db.close()
 
 
-def test_submit_show_and_export(ready: Cli) -> None:
+def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
     ran = ready("jobs", "submit", "--judge", "quick", "--name", "mine", "--json")
     assert ran.code == 0
     assert ran.json["progress"]["total"] == 2
     assert "rubricsvc jobs wait 1`" in ran.err
     drain()
     assert ready("jobs", "show", 1, "--json").json["status"] == "completed"
-    first, _ = ready("jobs", "export", 1).lines
+    first, second = ready("jobs", "export", 1).lines
     assert (first["prompt_external_id"], first["rubric"], first["policy"]) == ("one", "first@1", "a")
     assert (first["prompt"], first["completion"]) == ("What is one?", "1")
     assert first["reward"] is not None and first["coverage"] == 1.0 and first["formula"] == "weighted_mean"
     assert [verdict["criterion"] for verdict in first["verdicts"]] == ["c1", "c2"]
     assert first["judge"] == "quick" and len(first["judge_digest"]) == 64
+    out = tmp_path / "r.csv"
+    assert ready("jobs", "export", 1, "--out", out, "--kind", "dpo").code == 2 and not out.exists()
+    ready("jobs", "export", 1, "--out", out)
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["completion_id"] for row in rows] == [str(first["completion_id"]), str(second["completion_id"])]
+    assert list(json.loads(rows[0]["values"])) == ["c1", "c2"]
     verdicts = ready("verdicts", "list", "--job", 1, "--json").lines
     assert len(verdicts) == 3 and {verdict["verdict"]["outcome"] for verdict in verdicts} == {"scored"}
     assert ready("verdicts", "list", "--outcome", "failed", "--json").out == ""
@@ -183,9 +191,9 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
 
 def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path) -> None:
     assert ready("jobs", "submit", "--judge", "quick").code == 0
-    for name in ("rewards.xlsx", "rewards.csv", "rewards.jsonl.gz"):
+    for name in ("rewards.xlsx", "rewards.parquet", "rewards.jsonl.gz"):
         ran = ready("jobs", "export", 1, "--out", tmp_path / name)
-        assert ran.code == 2 and ".jsonl" in ran.err and not (tmp_path / name).exists()
+        assert ran.code == 2 and ".csv" in ran.err and not (tmp_path / name).exists()
     assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
     assert len((tmp_path / name).read_text().splitlines()) == 2
 
@@ -233,3 +241,19 @@ def test_report_writes_one_page(job: Cli, tmp_path: Path) -> None:
     assert "<article" in job("jobs", "export", 1, "--format", "html").out
     assert job("jobs", "export", 9, "--out", tmp_path / "none.html").code == UNAVAILABLE
     assert not (tmp_path / "none.html").exists()
+
+
+def test_cells_of_a_spreadsheet_are_no_formulas() -> None:
+    row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
+    verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
+    cells = _cells(row | {"verdicts": [verdict], "prompt_messages": None})
+    assert cells == {
+        "policy": "'=1+1",
+        "prompt": "'@SUM(A1)",
+        "completion": "'+1",
+        "prompt_external_id": "'-2",
+        "reward": -0.5,
+        "values": '{"=c":null}',
+        "contributions": '{"=c":null}',
+        "failed": "'=c:timeout",
+    }
