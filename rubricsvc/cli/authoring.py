@@ -29,7 +29,7 @@ from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import request
 from workers import checks
-from workers.authoring.gate import OFF_TOPIC, Proposal, proposals
+from workers.authoring.gate import OFF_TOPIC, proposals
 
 if TYPE_CHECKING:
     from rubricsvc.core.rubric_analysis import TestOutcome
@@ -262,7 +262,12 @@ def propose(
         if as_json:
             show(found, as_json)
         else:
-            show({"candidates": [_row(one) for one in found]})
+            rows = []
+            for one in found:
+                parts = one.rubric.criteria if one.rubric is not None else ()
+                criteria = [output.fields_of(part, "key", "weight", "kind", "text") for part in parts]
+                rows.append(one.model_dump(exclude={"rubric"}) | {"criteria": criteria})
+            show({"candidates": rows})
         if usable and out is not None:
             name = f"rubric-{sha256(text.encode()).hexdigest()[:8]}"
             records = (Record(task.prompt, rubric, name=f"{name}-{number}") for number, rubric in usable)
@@ -272,12 +277,3 @@ def propose(
             echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out} --draft`")
         elif usable:
             echo("write them to a file with --out FILE; the same --seed proposes the same")
-
-
-def _row(proposal: Proposal) -> dict[str, Any]:
-    """Return a candidate for the printer, with its criteria in short."""
-    criteria = [
-        {"key": one.key, "weight": one.weight, "check": one.check and one.check.name, "text": one.text}
-        for one in (proposal.rubric.criteria if proposal.rubric else ())
-    ]
-    return proposal.model_dump(exclude={"rubric"}) | {"criteria": criteria}

@@ -19,7 +19,6 @@ NOT_YET = {
     "evolve": "start",
     "jobs": "rescore submit",
     "judges": "add agreement audit calibrate merge repeatability train",
-    "rubrics": "propose test",
 }
 """Commands that still need the database; the list may only shrink."""
 
