@@ -253,7 +253,7 @@ def test_cells_of_a_spreadsheet_are_no_formulas() -> None:
         "completion": "'+1",
         "prompt_external_id": "'-2",
         "reward": -0.5,
-        "values": '{"=c":null}',
-        "contributions": '{"=c":null}',
+        "values": '{"=c": null}',
+        "contributions": '{"=c": null}',
         "failed": "'=c:timeout",
     }
