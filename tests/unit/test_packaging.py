@@ -13,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from bench.planted_faults import load_faults
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -111,3 +113,11 @@ def test_all_extra_has_every_extra_but_vllm_and_trackers() -> None:
         "trackio",
         "wandb",
     }
+
+
+def test_faults_have_their_places_and_tests() -> None:
+    faults = load_faults()
+    assert len({fault.id for fault in faults}) == len(faults) >= 40
+    for fault in faults:
+        assert fault.planted(ROOT) != (ROOT / fault.file).read_text()
+        assert fault.tests and all((ROOT / test).exists() for test in fault.tests), fault.id

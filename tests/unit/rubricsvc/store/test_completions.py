@@ -1,13 +1,22 @@
-"""Samples are stored once for each prompt, settings and number; the best rollouts come first."""
+"""Samples are stored once for each number; the best rollouts; what running workers receive and may claim."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import func, select
+
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.services.runs import Runs
-from rubricsvc.store import completions, runs
-from rubricsvc.store.session import Database
+from rubricsvc.services.workers import Workers
+from rubricsvc.store import completions, leases, runs
+from rubricsvc.store.session import Database, relay
+from rubricsvc.store.tables import OutboxRow
 from tests.recorded_run import new_run, run_step
-from tests.rows import add_completion
+from tests.rows import add_completion, add_worker, submit_job
 
 SETTINGS = Completion(policy="p", sampling={"model": "m", "temperature": 1.0, "seed": None})
 
@@ -41,3 +50,109 @@ def test_best_rollouts_are_those_with_the_highest_rewards_newest_first(each_db: 
         best = runs.rollouts(session, 1, limit=5, best=True)
         assert [(row.step, row.reward) for row in best] == [(4, 0.9), (4, 0.9), (2, 0.9), (2, 0.9), (1, 0.2)]
         assert best[0].id > best[1].id and best[0].rubric.ref
+
+
+JUDGE = Judge(name="j", model="m")
+
+
+def messages(db: Database) -> int:
+    with db.read() as session:
+        return session.scalar(select(func.count(OutboxRow.id))) or 0
+
+
+@pytest.mark.parametrize(("running", "items", "sent"), [(0, 5, 1), (3, 40, 3), (3, 2, 2), (1, 70, 2), (40, 50, 40)])
+def test_submit_wakes_running_workers(each_db: Database, running: int, items: int, sent: int) -> None:
+    for number in range(running):
+        add_worker(each_db, f"worker {number}")
+    add_worker(each_db, "killed", age=leases.REPORT_SECONDS * leases.MISSED_REPORTS + 5)
+    submit_job(each_db, items, judge=JUDGE)
+    assert messages(each_db) == sent
+
+
+def test_release_wakes_workers_for_the_released_items(each_db: Database) -> None:
+    for number in range(3):
+        add_worker(each_db, f"worker {number}")
+    submit_job(each_db, 5, judge=JUDGE)
+    relay(each_db, lambda *_: None)
+    with each_db.write() as session:
+        leases.release(session, leases.claim(session, 1, limit=2, worker="w", seconds=60))
+    assert messages(each_db) == 2
+
+
+def share(db: Database, held: int, limit: int = 32) -> int:
+    with db.read() as session:
+        return leases.fair_share(session, 1, limit=limit, held=held)
+
+
+def claim(db: Database, worker: str, limit: int) -> int:
+    with db.write() as session:
+        return len(leases.claim(session, 1, limit=limit, worker=worker, seconds=60))
+
+
+def test_fair_share_is_equal_for_workers_that_come_one_after_another(each_db: Database) -> None:
+    for name in "abc":
+        add_worker(each_db, name)
+    submit_job(each_db, 40, judge=JUDGE)
+    assert [claim(each_db, name, share(each_db, held=0)) for name in "abc"] == [14, 14, 12]
+    assert share(each_db, held=14) == 0
+
+
+def test_fair_share_divides_what_an_absent_worker_leaves(each_db: Database) -> None:
+    for name in "abc":
+        add_worker(each_db, name)
+    submit_job(each_db, 40, judge=JUDGE)
+    held: list[int] = []
+    while part := share(each_db, held=sum(held)):
+        held.append(claim(each_db, "a", part))
+    assert (held[:3], sum(held)) == ([14, 9, 6], 40)
+
+
+def test_fair_share_is_at_most_the_limit_which_an_only_worker_has(each_db: Database) -> None:
+    submit_job(each_db, 3, judge=JUDGE)
+    assert share(each_db, held=0) == 32
+    add_worker(each_db, "a")
+    assert share(each_db, held=0) == 32
+    add_worker(each_db, "b")
+    submit_job(each_db, 100, judge=JUDGE)
+    assert (share(each_db, held=0), share(each_db, held=0, limit=16)) == (32, 16)
+
+
+MISSED = leases.REPORT_SECONDS * leases.MISSED_REPORTS
+
+
+def test_workers_running_counts_those_seen_lately(each_db: Database) -> None:
+    add_worker(each_db, "here")
+    add_worker(each_db, "slow", age=MISSED - 5)
+    add_worker(each_db, "killed", age=MISSED + 5)
+    with each_db.read() as session:
+        assert leases.running_workers(session) == 2
+    listed = {worker.name: worker for worker in Workers(each_db).page()}
+    assert {name: worker.status for name, worker in listed.items()} == {
+        "here": "running",
+        "slow": "running",
+        "killed": "lost",
+    }
+    assert datetime.now(UTC) - listed["killed"].since == pytest.approx(timedelta(seconds=60), abs=timedelta(seconds=30))
+    add_worker(each_db, "killed")
+    with each_db.write() as session:
+        assert leases.running_workers(session) == 3, "it was suspended and goes on"
+        leases.report_worker(session, "killed", host="", pid=0, uptime=None)
+        assert leases.running_workers(session) == 2
+
+
+def test_workers_remove_lost_deletes_old_rows_only(each_db: Database) -> None:
+    add_worker(each_db, "lost", age=MISSED + 5)
+    add_worker(each_db, "old", age=leases.KEPT_SECONDS + 5)
+    with each_db.write() as session:
+        leases.reconcile(session, max_leases=3)
+        assert [row.name for row, _ in leases.list_workers(session)] == ["lost"]
+
+
+def test_workers_times_are_by_the_clock_of_the_database(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    if each_db.engine.dialect.name == "sqlite":
+        pytest.skip("its clock is the machine's")
+    add_worker(each_db)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86_400)
+    with each_db.read() as session:
+        assert leases.running_workers(session) == 1
