@@ -122,6 +122,6 @@ def test_worker_ends_a_job_whose_judge_is_not_valid_any_more(cli: Cli, rubric_fi
     db.close()
     shown = cli("jobs", "show", "1", "--json")
     assert (shown.code, shown.json["status"], shown.json["progress"]["failed"]) == (0, "completed_with_failures", 1)
-    assert "judges add quick" in shown.err and "secret" not in shown.err
+    assert "judges add -f FILE" in shown.err and "secret" not in shown.err
     (item,) = cli("jobs", "items", "1", "--json").lines
-    assert "judges add quick" in item["null_reason"]
+    assert "judges add -f FILE" in item["null_reason"]

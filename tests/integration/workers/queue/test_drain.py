@@ -69,7 +69,7 @@ def test_drain_fails_the_items_of_a_judge_that_is_not_valid_any_more(each_db: Da
             assert jobs.get(session, job).status == "completed_with_failures"
             assert {row.state for row in jobs.items(session, job)} == {"failed"}
         (reason,) = jobs.unrewarded(session, job)
-    assert "base_url" in reason and "judges add test" in reason and "secret" not in reason
+    assert "base_url" in reason and "judges add -f FILE" in reason and "secret" not in reason
     with each_db.write() as session:
         judges.add(session, JUDGE)
         assert jobs.retry(session, job) == 2

@@ -191,7 +191,7 @@ def test_jobs_refuse_drafts_unless_allowed(each_db: Database) -> None:
         assert "rubrics review r@1 submit" in caught.value.hint
     with each_db.write() as session:
         for given in ({}, {"items": (NewItem(completion_id=shop.completion),)}):
-            assert select(session, NewJob(judge="j", allow_drafts=True, **given)).pairs == items
+            assert select(session, NewJob(judge="j", allow_drafts=True, **given))[0] == items
     job = Jobs(each_db).submit(judge="j", allow_drafts=True).id
     with each_db.write() as session:
         assert jobs.submit(session, judge_id=shop.judge, items=items).id == job, "the job exists: nothing new is used"
