@@ -25,7 +25,6 @@ from typing import Any, Self
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
-from rubricsvc.client.clients import iterate
 from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
@@ -403,7 +402,7 @@ class JobRewards(RewardSource):
                     break
                 time.sleep(min(delay, end - now))
                 delay = min(1.5 * delay, POLL_SECONDS)
-            found = {item.id: item for item in iterate(self._service.jobs.items, job.job_id, limit=1000)}
+            found = {item.id: item for item in Client.iterate(self._service.jobs.items, job.job_id, limit=1000)}
         ids = dict(zip(chain(*groups), (one.id for one in job.rewards), strict=True))
         return [_scored_rollout(found.get(ids[place]), task, reason) for place, task in enumerate(tasks)]
 

@@ -194,28 +194,10 @@ class _Client(Noun[C]):
             if not cancel_late:
                 raise
             await Jobs.cancel(self.jobs, submitted.job_id)
-        by_key = {(item.completion_id, item.rubric_id): item for item in await _items(self, submitted.job_id, verdicts)}
+        page = partial(Jobs.items, self.jobs, submitted.job_id, verdicts=verdicts)
+        by_key = {(item.completion_id, item.rubric_id): item async for item in AsyncClient.iterate(page)}
         scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]
-
-
-async def _items(client: Any, job_id: int, verdicts: bool) -> list[Item]:
-    items: list[Item] = []
-    after: int | None = 0
-    while after is not None:
-        page = await Jobs.items(client.jobs, job_id, after=after, verdicts=verdicts)
-        items += page.data
-        after = page.next
-    return items
-
-
-def iterate(page: Callable[P, Page[T]], *args: P.args, **fields: P.kwargs) -> Iterator[T]:
-    """Iterate over all pages of a ``page`` method: ``iterate(client.jobs.items, job_id)``."""
-    after: int | None = 0
-    while after is not None:
-        current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
-        yield from current.data
-        after = current.next
 
 
 class Client(_Client["Client"], AbstractContextManager["Client"]):
@@ -252,9 +234,14 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
             return value
         raise RuntimeError("a blocking client cannot wait for an event loop")
 
-    def iterate(self, page: Callable[P, Page[T]], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    @staticmethod
+    def iterate(page: Callable[P, Page[T]], *args: P.args, **fields: P.kwargs) -> Iterator[T]:
         """Iterate over all pages of a ``page`` method: ``client.iterate(client.jobs.items, job_id)``."""
-        return iterate(page, *args, **kwargs)
+        after: int | None = 0
+        while after is not None:
+            current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
+            yield from current.data
+            after = current.next
 
     def close(self) -> None:
         """Close the connections."""
@@ -274,13 +261,12 @@ class AsyncClient(_Client["AsyncClient"], AbstractAsyncContextManager["AsyncClie
         """Return the coroutine."""
         return method
 
-    async def iterate(
-        self, page: Callable[P, Awaitable[Page[T]]], *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncIterator[T]:
+    @staticmethod
+    async def iterate(page: Callable[P, Awaitable[Page[T]]], *args: P.args, **fields: P.kwargs) -> AsyncIterator[T]:
         """Iterate over all pages: ``async for item in client.iterate(client.jobs.items, job_id)``."""
         after: int | None = 0
         while after is not None:
-            current = await page(*args, **{**kwargs, "after": after})  # type: ignore[arg-type]
+            current = await page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
             for row in current.data:
                 yield row
             after = current.next

@@ -17,7 +17,6 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.client import Client
-from rubricsvc.client.clients import iterate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import DataSource
@@ -230,14 +229,14 @@ def load_dataset(entry: DataConfig, open_service: OpenService) -> Dataset:
         listed = partial(
             open_service().labels.completions, rubric=entry.rubric, annotators=entry.annotators, job_id=entry.job
         )
-        records = iterate(listed, limit=PAGE)
+        records = Client.iterate(listed, limit=PAGE)
         found = _examples(records, entry.name, left_out)
         missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels export`"
     elif isinstance(entry, VerdictData):
         if (teacher := (judges := open_service().judges).get(entry.judge).value).mode == "comparative":
             message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"
             raise InvalidError(message, hint="name a judge that judges completions by themselves", path="judge")
-        records = iterate(judges.completions, entry.judge, job_id=entry.job, limit=PAGE)
+        records = Client.iterate(judges.completions, entry.judge, job_id=entry.job, limit=PAGE)
         found = _examples(records, entry.name, left_out)
         missing = f"score completions with it: `rubricsvc jobs submit FILE --judge {entry.judge}`"
     else:
