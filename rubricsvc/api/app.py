@@ -35,9 +35,9 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
         separate_input_output_schemas=False,
         redoc_url=None,
         dependencies=[Depends(reject_cross_site)],
+        exception_handlers=errors.HANDLERS,
     )
     set_state(app, settings, db, validators)
-    errors.install(app)
     known = [noun.router for noun in (rewards, graders)]
     for router in (*known, routes.router()):
         app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])

@@ -7,7 +7,6 @@ from http import HTTPStatus
 from typing import Any
 
 import structlog
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError
@@ -71,10 +70,11 @@ def from_exception(error: Exception) -> RubricsvcError:
             return RubricsvcError("internal error; the service's log has the details under this request id", hint=hint)
 
 
-def install(app: FastAPI) -> None:
-    """Register the exception handlers."""
-    for kind in (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError):
-        app.add_exception_handler(kind, lambda request, error: error_response(request.scope, error))
+HANDLERS: dict[Any, Any] = dict.fromkeys(
+    (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError),
+    lambda request, error: error_response(request.scope, error),
+)
+"""The handler of each kind of exception that has a response of its own."""
 
 
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:

@@ -146,11 +146,8 @@ def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
 
     Not by what decides them: one whose scale, reference or check was edited is compared with what it was.
     """
-
-    def wording(criterion: Criterion) -> str:
-        return " ".join(criterion.text.split())
-
-    return matched(a.criteria, b.criteria, lambda one: (one.key, wording(one)), wording, attrgetter("key"))
+    keys = (lambda one: (one.key, *one.text.split()), lambda one: tuple(one.text.split()), attrgetter("key"))
+    return matched(a.criteria, b.criteria, *keys)
 
 
 def _criteria(

@@ -457,14 +457,17 @@ def _samples_of(
     rows = runs.evaluation_completions(session, run_id, ids=ids, limit=MOST_ROWS)
     judged_rows = _completions(session, rows, verdicts=True)
     verdicts = {row.id: each.verdicts for row in judged_rows for each in row.rewards if each.score == REWARD}
-
-    def judged(one: Sample) -> Sample:
-        return one.model_copy(update={"verdicts": verdicts.get(one.evaluation_row or 0, ())})
-
+    judged = {
+        one.evaluation_row: one.model_copy(update={"verdicts": verdicts.get(one.evaluation_row or 0, ())})
+        for one in visible
+    }
     return {
-        "widest": tuple(map(judged, widest)),
+        "widest": tuple(judged[one.evaluation_row] for one in widest),
         "columns": tuple(samples),
-        "samples": {prompt: {name: judged(one) for name, one in each.items()} for prompt, each in side_by_side.items()},
+        "samples": {
+            prompt: {name: judged[one.evaluation_row] for name, one in each.items()}
+            for prompt, each in side_by_side.items()
+        },
     }
 
 

@@ -21,7 +21,8 @@ from rubricsvc.store.tables import AuditRow, JudgeRow
 
 def add(session: Session, judge: Judge) -> JudgeRow:
     """Store ``judge``. Under a known name only its endpoint may change."""
-    check_name(judge.name)
+    if not judge.name.strip() or judge.name.isdecimal():
+        raise InvalidError(f"{judge.name!r} cannot name a judge", hint="a bare number is an id; add a letter")
     if unnamed := [leaf.name for leaf in judge.leaf_judges if leaf.adapter and not leaf.weights_sha256]:
         hint = "`rubricsvc judges add` computes it; see docs/judges.md"
         path = "judge.weights_sha256"
@@ -38,12 +39,6 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         row.content, row.digest = content, judge.digest
         session.flush()
     return row
-
-
-def check_name(name: str) -> None:
-    """Raise an `InvalidError` if no judge can have this name: a blank one, or a bare number, which is an id."""
-    if not name.strip() or name.isdecimal():
-        raise InvalidError(f"{name!r} cannot name a judge", hint="a bare number is an id; add a letter")
 
 
 def set_passport(session: Session, judge_id: int, passport: Passport) -> None:

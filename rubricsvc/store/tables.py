@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -70,11 +71,12 @@ class DatedRow(Base):
 Value = TypeVar("Value")
 
 
+@dataclass(eq=False)
 class Model(Generic[Value]):
     """An attribute of a row: a JSON column as the value of a model, read each time; None where the column is null."""
 
-    def __init__(self, model: type[BaseModel], column: str = "content") -> None:
-        self.model, self.column = model, column
+    model: type[BaseModel]
+    column: str = "content"
 
     def __get__(self, row: object, _owner: object = None) -> Value:
         """Return the value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -31,26 +32,24 @@ def number(value: float | None, digits: int = 2, sign: str = "-") -> str:
     return "–" if value is None else f"{value:{sign}z.{digits}f}".replace("-", "−")
 
 
-def percent(share: float | None) -> str:
-    """Return a share as a CSS length or a figure in percent; None is 0."""
-    return f"{100 * (share or 0.0):.4g}%"
-
-
-def whole(share: float | None) -> str:
-    """Return a share in whole percent, with a decimal if it is small; a dash for None."""
-    return "–" if share is None else f"{100 * share:z.{int(0 < abs(share) < 0.1)}f} %".replace("-", "−")
-
-
-def weight(value: float) -> str:
-    """Return a weight with as few digits as it needs."""
-    return f"{value:g}".replace("-", "−")
-
-
 def verdict(value: Verdict | None) -> str:
     """Return a verdict's value, or its outcome if it has none; a dash for None."""
     if value is None or value.outcome == "scored":
         return number(None if value is None else value.value)
     return f"failed: {value.reason}" if value.outcome == "failed" else value.outcome
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "number": number,
+    "verdict": verdict,
+    # a share as a CSS length or a figure in percent; None is 0
+    "percent": lambda share: f"{100 * (share or 0.0):.4g}%",
+    # a share in whole percent, with a decimal if it is small; a dash for None
+    "whole": lambda share: "–" if share is None else number(100 * share, int(0 < abs(share) < 0.1)) + " %",
+    # a weight with as few digits as it needs
+    "weight": lambda value: f"{value:g}".replace("-", "−"),
+}
+"""The filters of the templates."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -71,5 +70,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    environment.filters |= {one.__name__: one for one in (number, percent, whole, weight, verdict)}
+    environment.filters |= FILTERS
     return environment

@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import Evidence, Verdict
 from rubricsvc.web import pages
 from rubricsvc.web.charts import curves, metric_points, window_size, windows
 from rubricsvc.web.jobs import QuoteSpan, locate, segments
-from rubricsvc.web.pages import number, percent, render, verdict, visible, weight
+from rubricsvc.web.pages import FILTERS, number, render, verdict, visible
 
 
 def test_visible_replaces_what_hides_or_reorders_text() -> None:
@@ -36,11 +36,11 @@ def test_render_escapes_each_value_and_rejects_undefined_ones() -> None:
 def test_numbers_are_formatted() -> None:
     assert [number(None), number(-0.001), number(-1.234), number(0.5, 3)] == ["–", "0.00", "−1.23", "0.500"]
     assert [number(one, sign="+") for one in (None, 0.5, -0.5)] == ["–", "+0.50", "−0.50"]
-    assert [percent(None), percent(0.12345), percent(1)] == ["0%", "12.35%", "100%"]
+    assert [FILTERS["percent"](share) for share in (None, 0.12345, 1)] == ["0%", "12.35%", "100%"]
 
 
 def test_verdicts_without_a_value_show_their_outcome() -> None:
-    assert [weight(-2.0), weight(0.25)] == ["−2", "0.25"]
+    assert [FILTERS["weight"](value) for value in (-2.0, 0.25)] == ["−2", "0.25"]
     assert [verdict(None), verdict(Verdict.scored("a", 0.5)), verdict(Verdict.abstained("a"))] == [
         "–",
         "0.50",
