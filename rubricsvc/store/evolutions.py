@@ -78,7 +78,7 @@ def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterio
     query = query.filter_by(evolution_id=row.id).order_by(EvolutionStepRow.step.desc())
     newest = session.scalars(query.limit(1)).first()
     if newest is not None:
-        return newest.buffer
+        return [BufferedCriterion.model_validate(one) for one in newest.entries or ()]
     return [BufferedCriterion(criterion=one, state="frozen") for one in row.rubric.value.criteria]
 
 

@@ -106,23 +106,13 @@ def page(
     return page_of(session, LabelRow, after, limit, *where, options=(completion, prompt, rubric), **equal)
 
 
-def of_completions(
-    session: Session, ids: Collection[int], *where: ColumnElement[bool]
-) -> list[tuple[LabelRow, CompletionRow, RubricRow]]:
-    """Return the labels of these completions with their completion, prompt and rubric, by completion and rubric."""
-    query = select(LabelRow, CompletionRow, RubricRow).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
-    query = query.join(RubricRow, RubricRow.id == LabelRow.rubric_id)
-    query = query.where(LabelRow.completion_id.in_(ids), *where).options(joinedload(CompletionRow.prompt))
-    rows = session.execute(query.order_by(LabelRow.completion_id, LabelRow.rubric_id, LabelRow.id))
-    return [(label, completion, rubric) for label, completion, rubric in rows]
-
-
 def labelled(
     session: Session, *, names: Collection[str], annotators: Collection[str], job_id: int | None, after: int, limit: int
 ) -> tuple[list[tuple[LabelRow, CompletionRow, RubricRow]], int | None]:
-    """Return the labels on ``limit`` completions after one, see `of_completions`, and the last of these if more follow.
+    """Return the labels on ``limit`` completions after one, and the last of these if more follow.
 
-    If given, they are under the rubrics of these ``names``, by these ``annotators``, and of the completions of the job.
+    They come with their completion, prompt and rubric, by completion and rubric. If given, they are under the rubrics
+    of these ``names``, by these ``annotators``, and of the completions of the job.
     """
     where: list[ColumnElement[bool]] = [LabelRow.completion_id > after]
     if names:
@@ -131,9 +121,13 @@ def labelled(
         where.append(LabelRow.annotator.in_(annotators))
     if job_id is not None:
         where.append(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
-    query = select(LabelRow.completion_id).where(*where).distinct().order_by(LabelRow.completion_id)
-    ids = list(session.scalars(query.limit(limit + 1)))
-    return of_completions(session, ids[:limit], *where), ids[limit - 1] if len(ids) > limit else None
+    page = select(LabelRow.completion_id).where(*where).distinct().order_by(LabelRow.completion_id)
+    ids = list(session.scalars(page.limit(limit + 1)))
+    query = select(LabelRow, CompletionRow, RubricRow).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
+    query = query.join(RubricRow, RubricRow.id == LabelRow.rubric_id)
+    query = query.where(LabelRow.completion_id.in_(ids[:limit]), *where).options(joinedload(CompletionRow.prompt))
+    rows = session.execute(query.order_by(LabelRow.completion_id, LabelRow.rubric_id, LabelRow.id))
+    return [row._tuple() for row in rows], ids[limit - 1] if len(ids) > limit else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_colu
 from sqlalchemy.types import BigInteger, DateTime, Integer, TypeDecorator
 
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, HeldOutResult
+from rubricsvc.core.evolution import EvolutionRequest, EvolutionRound, HeldOutResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
@@ -504,11 +504,6 @@ class EvolutionStepRow(DatedRow):
     round: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     evolution: Mapped[EvolutionRow] = relationship()
-
-    @property
-    def buffer(self) -> list[BufferedCriterion]:
-        """The buffer as values."""
-        return [BufferedCriterion.model_validate(one) for one in self.entries or ()]
 
     round_value = Model[EvolutionRound | None](EvolutionRound, "round")
 

@@ -34,11 +34,6 @@ MIN_WINDOW = 5
 MAX_WINDOWS = 40
 
 
-def window_size(steps: int) -> int:
-    """Return how many steps a point of a curve stands for: 1 where it has too few for windows."""
-    return max(MIN_WINDOW, steps // MAX_WINDOWS) if steps >= MIN_STEPS else 1
-
-
 def windows(series: str, values: Sequence[tuple[int, float]], size: int) -> list[Point]:
     """Return the mean of each ``size`` consecutive steps, at the mean of their numbers, with its 95 % t interval.
 
@@ -125,8 +120,8 @@ def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> t
     for name in names:
         measured = ((step["step"], step.get(name)) for step in steps)
         values = [(step, one) for step, one in measured if isinstance(one, int | float) and not isinstance(one, bool)]
-        if (size := window_size(len(values))) > 1:
-            several.add(size)
+        if len(values) >= MIN_STEPS:
+            several.add(size := max(MIN_WINDOW, len(values) // MAX_WINDOWS))
             found += windows(name, values, size)
             continue
         single.append(name)

@@ -14,7 +14,7 @@ from scipy import stats
 
 from rubricsvc.core.verdict import Evidence, Verdict
 from rubricsvc.web import pages
-from rubricsvc.web.charts import curves, metric_points, window_size, windows
+from rubricsvc.web.charts import curves, metric_points, windows
 from rubricsvc.web.jobs import QuoteSpan, locate, segments
 from rubricsvc.web.pages import FILTERS, number, render, verdict, visible
 
@@ -123,9 +123,10 @@ def test_curves_count_a_tool_that_a_step_did_not_call_as_zero() -> None:
     assert [one.step for one in found["Well-formed calls"].points] == [2]
 
 
-def test_window_size_is_a_fortieth_and_at_least_five_from_50_steps_on() -> None:
+def test_windows_are_a_fortieth_of_the_steps_and_at_least_five_from_50_steps_on() -> None:
     for steps, size in [(0, 1), (49, 1), (50, 5), (200, 5), (239, 5), (240, 6), (4000, 100)]:
-        assert window_size(steps) == size
+        points, _ = metric_points([{"step": step, "loss": 0.5} for step in range(steps)], ["loss"])
+        assert len(points) == steps // size
 
 
 def test_windows_have_the_t_interval_over_their_steps() -> None:
