@@ -127,7 +127,8 @@ def labelled(
     query = query.join(RubricRow, RubricRow.id == LabelRow.rubric_id)
     query = query.where(LabelRow.completion_id.in_(ids[:limit]), *where).options(joinedload(CompletionRow.prompt))
     rows = session.execute(query.order_by(LabelRow.completion_id, LabelRow.rubric_id, LabelRow.id))
-    return [row._tuple() for row in rows], ids[limit - 1] if len(ids) > limit else None
+    found = [(label, completion, rubric) for label, completion, rubric in rows]
+    return found, ids[limit - 1] if len(ids) > limit else None
 
 
 @dataclass(frozen=True, slots=True)
