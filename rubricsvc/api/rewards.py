@@ -15,9 +15,9 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import NewRewards, Rewards
-from rubricsvc.schemas.jobs import polling
 from rubricsvc.services.jobs import OPEN, POLL_SECONDS
 from rubricsvc.services.local import LocalService
+from rubricsvc.waiting import polling
 
 router = APIRouter(prefix="/rewards", tags=["rewards"], route_class=StrictRoute)
 

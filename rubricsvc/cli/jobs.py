@@ -20,8 +20,9 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy, no_worker
+from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy
 from rubricsvc.services.local import LocalService
+from rubricsvc.waiting import no_worker
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client

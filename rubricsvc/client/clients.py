@@ -35,8 +35,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.schemas import Item, NewRewards, Page
 from rubricsvc.schemas.base import request
-from rubricsvc.schemas.jobs import WAIT_SECONDS, OnProgress
 from rubricsvc.settings import get_settings, secret
+from rubricsvc.waiting import WAIT_SECONDS, OnProgress
 
 DEFAULT_URL = "http://127.0.0.1:8321"
 

@@ -22,7 +22,7 @@ from rubricsvc.errors import FormatError
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.base import request
-from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, log, polling
+from rubricsvc.schemas.jobs import JobComparison, PairedBy
 from rubricsvc.schemas.runs import (
     EvaluationGroup,
     NewRun,
@@ -38,6 +38,7 @@ from rubricsvc.schemas.runs import (
     StoredStep,
 )
 from rubricsvc.stats.reports import AgreementReport, CalibratedJudge
+from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
 
 class Prompts(Noun[C]):

@@ -1,11 +1,7 @@
-"""Wire types of jobs and their rewards, the wait for one, exports and comparisons."""
+"""Wire types of jobs and their rewards, exports and comparisons."""
 
 from __future__ import annotations
 
-import logging
-import math
-import time
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -328,54 +324,3 @@ class Rewards(Wire):
     rewards: tuple[Item, ...] = Field(
         description="Items without their verdicts, in the order of the request (prompt by prompt); of a job by id."
     )
-
-
-log = logging.getLogger(__name__)
-
-REMIND_SECONDS = 60.0
-WAIT_SECONDS = 3600.0
-"""The default ``timeout`` of a wait."""
-
-OnProgress = Callable[[StoredJob], None]
-Notify = Callable[[str], None]
-"""Receives messages for the person who waits."""
-
-
-def no_worker(job_id: int) -> str:
-    """Return the message that no worker is running, with the ways to have the job scored."""
-    here = f"RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}"
-    return (
-        f"No worker is running, and job {job_id} waits for one. Start one with `rubricsvc serve` or `rubricsvc worker`,"
-        f" or score here: `{here}`."
-    )
-
-
-def polling(
-    job_id: int, timeout: float | None, notify: Notify = log.warning, *, longest: float = 2.0
-) -> Callable[[StoredJob], float | None]:
-    """Return what a wait calls with the job each time it has read it: the seconds until the next time, None at its end.
-
-    While no worker is running, ``notify`` is called at once and once a minute; ``longest`` is the longest delay. It
-    raises a TimeoutError if the job is not finished after ``timeout`` seconds (None: no limit). The job goes on.
-    """
-    end = math.inf if timeout is None else time.monotonic() + timeout
-    delay, remind_at = 0.0, -math.inf
-
-    def next_delay(job: StoredJob) -> float | None:
-        nonlocal delay, remind_at
-        if job.finished:
-            return None
-        now = time.monotonic()
-        if job.workers and remind_at > -math.inf:
-            remind_at = -math.inf
-            notify("A worker is running.")
-        elif job.workers == 0 and now >= remind_at:
-            remind_at = now + REMIND_SECONDS
-            notify(no_worker(job_id))
-        if now >= end:
-            reason = "" if job.workers else f": {no_worker(job_id)}"
-            raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s{reason}")
-        delay = min(longest, end - now, delay * 1.5 or 0.02)
-        return delay
-
-    return next_delay

@@ -22,17 +22,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, Unav
 from rubricsvc.queries import BestOfNQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import (
-    WAIT_SECONDS,
-    BestOfN,
-    Export,
-    ExportQuery,
-    JobComparison,
-    Notify,
-    OnProgress,
-    PairedBy,
-    polling,
-)
+from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison, PairedBy
 from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
@@ -40,6 +30,7 @@ from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
+from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
