@@ -18,7 +18,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.runs import Sign
 from workers.checks import markdown
-from workers.checks.markdown import report_citations
+from workers.checks.citations import report_citations
 from workers.repetitions import distinct_share
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")

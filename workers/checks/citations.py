@@ -14,20 +14,10 @@ from pydantic import Field, TypeAdapter
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall, is_error, tool_results
 from rubricsvc.core.strict_json import json_of
-from workers.checks.markdown import (
-    BRACKETS,
-    INLINE_CODE,
-    QUOTATION,
-    QUOTED,
-    WORD,
-    cited_ids,
-    paragraphs,
-    plain,
-    report_citations,
-    sentences,
-)
+from workers.checks.markdown import BRACKETS, INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, plain, sentences
 from workers.checks.registry import Args, CheckResult
 
+_ID = re.compile(r"[\w.:/#@-]+")
 PART_SEPARATOR = "\n␞\n"
 """No quotation spans it, so that a policy cannot splice a sentence from parts of its choice."""
 
@@ -67,6 +57,21 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
         yield from ((entry["id"], entry["text"]) for entry in documents)
     elif opened is not None and result.content.strip() and not isinstance(content, dict):
         yield opened, result.content
+
+
+def cited_ids(text: str, known: Collection[str]) -> set[str]:
+    """Return the ids in brackets: ``[id]``, ``[a, b]`` and ``[a; b]``; those in code, links and subscripts are none."""
+    ids = set[str]()
+    for inside in BRACKETS.findall(INLINE_CODE.sub(" ", text)):
+        parts = [inside] if inside in known else map(str.strip, re.split("[,;]", inside))
+        ids |= {part for part in parts if part in known or _ID.fullmatch(part)}
+    return ids
+
+
+def report_citations(text: str, known: Collection[str]) -> set[str]:
+    """Return the ids that a text cites; in quotations brackets with an unknown id are the source's own."""
+    prose = "\n".join(paragraphs(text))
+    return cited_ids(QUOTED.sub(" ", prose), known) | (cited_ids(prose, known) & set(known))
 
 
 class Cites(Args):

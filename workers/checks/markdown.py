@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
@@ -55,7 +55,6 @@ def pick(text: str, which: Which, languages: Sequence[str]) -> str:
 
 INLINE_CODE = re.compile(r"`[^`\n]*`")
 BRACKETS = re.compile(r"(?<![\w)\]])\[([^\[\]\n]{1,200})\](?!\()")
-_ID = re.compile(r"[\w.:/#@-]+")
 QUOTED = re.compile('“([^“”]+)”|"([^"]+)"|«([^«»]+)»|»([^»«]+)«|„([^„“”]+)[“”]|‚([^‚‘]+)‘')
 QUOTATION = "\ue000"  # in the place of one: a character that means nothing
 _CITATIONS = r"(?:\s*\[[^\[\]\n]{1,200}\])*+"
@@ -97,21 +96,6 @@ def sentences(paragraph: str) -> Iterator[str]:
     following = ((match.end(), match[1] or "") for match in _SENTENCE.finditer(paragraph))
     ends = [end for end, first in following if not first.islower() and not first.isdigit()]
     return (paragraph[start:end] for start, end in pairwise([0, *ends, len(paragraph)]))
-
-
-def cited_ids(text: str, known: Collection[str]) -> set[str]:
-    """Return the ids in brackets: ``[id]``, ``[a, b]`` and ``[a; b]``; those in code, links and subscripts are none."""
-    ids = set[str]()
-    for inside in BRACKETS.findall(INLINE_CODE.sub(" ", text)):
-        parts = [inside] if inside in known else map(str.strip, re.split("[,;]", inside))
-        ids |= {part for part in parts if part in known or _ID.fullmatch(part)}
-    return ids
-
-
-def report_citations(text: str, known: Collection[str]) -> set[str]:
-    """Return the ids that a text cites; in quotations brackets with an unknown id are the source's own."""
-    prose = "\n".join(paragraphs(text))
-    return cited_ids(QUOTED.sub(" ", prose), known) | (cited_ids(prose, known) & set(known))
 
 
 @lru_cache(maxsize=256)  # the documents of a prompt are read for each of its completions

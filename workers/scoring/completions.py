@@ -26,8 +26,8 @@ from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
-from workers.checks.citations import PART_SEPARATOR, sources
-from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain, sentences
+from workers.checks.citations import PART_SEPARATOR, cited_ids, sources
+from workers.checks.markdown import BRACKETS, WORD, paragraphs, plain, sentences
 from workers.engines.base import Engine, PanelEngine
 from workers.judges import comparative, custom_prompt, trajectory
 from workers.judges.calls import (
