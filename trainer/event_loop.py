@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at once, and return their results in order."""
+    return await asyncio.gather(*coroutines)
 
 
 class EventLoopThread:

@@ -13,7 +13,6 @@ step and each round: a step that is repeated after a resume uses the same ones, 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import Round, RunEvolutions, hold_rounds
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
-from trainer.event_loop import EventLoopThread
+from trainer.event_loop import EventLoopThread, all_of
 from trainer.recording import Metrics
 from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by_task, validated
 from workers.engines import make_engine
@@ -169,10 +168,7 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
                 return
             one.entries += added
 
-        async def ask_all() -> None:
-            await asyncio.gather(*map(ask, rounds))
-
-        self._loop.run(ask_all())
+        self._loop.run(all_of(map(ask, rounds)))
         if limit.exceeded:
             message = "$%.4g of evolve.budget = %g are spent; the rest does not cover all proposals"
             log.warning(message, limit.spent, limit.limit)

@@ -40,7 +40,7 @@ from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of
 from trainer.environments.episodes import LEAK
-from trainer.event_loop import EventLoopThread
+from trainer.event_loop import EventLoopThread, all_of
 from trainer.recording import Metrics, RunRecorder
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -187,15 +187,10 @@ class JudgeRewards(RewardSource, AbstractContextManager["JudgeRewards"]):
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score all prompts of the step concurrently. A comparative judge is shown a prompt's completions together."""
         groups = places_by_task(tasks)
-
-        async def scored() -> list[Sequence[Sequence[Verdict]]]:
-            asked = [(tasks[at[0]], [completions[place] for place in at]) for at in groups]
-            return await asyncio.gather(
-                *(score_group(self._engine, self._asked, task.rubric, task.prompt, some) for task, some in asked)
-            )
-
+        asked = [(tasks[at[0]], [completions[place] for place in at]) for at in groups]
+        scored = all_of(score_group(self._engine, self._asked, task.rubric, task.prompt, some) for task, some in asked)
         verdicts: dict[int, Sequence[Verdict]] = {}
-        for at, found in zip(groups, self._loop.run(scored()), strict=True):
+        for at, found in zip(groups, self._loop.run(scored), strict=True):
             verdicts.update(zip(at, found, strict=True))
         return [
             ScoredRollout(reward_or_null(task.rubric, verdicts[place]), tuple(verdicts[place]))

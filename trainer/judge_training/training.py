@@ -19,7 +19,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from threading import Event
 from typing import Any, Literal, TypeVar
@@ -265,25 +265,21 @@ def encode(
     return EncodedData(sources, weights, valid, digest("judge training", [one.digest for one in datasets.values()]))
 
 
-def mix(sources: Mapping[str, Sequence[T]], weights: Mapping[str, float], seed: int, *, start: int = 0) -> Iterator[T]:
+def mix(sources: Mapping[str, Sequence[T]], weights: Mapping[str, float], seed: int) -> Iterator[T]:
     """Yield examples without end, from the sources in proportion to their weights.
 
     The proportion is of examples, not of targets, and already holds in short stretches: the next example is of the
     source that has fallen furthest behind its share. Each source is shuffled again in each of its epochs. The order
-    depends on the sources, the weights and the seed only; ``start`` examples were drawn before.
+    depends on the sources, the weights and the seed only.
     """
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in sorted(weights.items()) if weight}
     counts = dict.fromkeys(shares, 0)
     orders: dict[str, tuple[int, list[int]]] = {}
-    drawn = 0
-    while True:
-        drawn += 1
+    for drawn in count(1):
         name = max(shares, key=lambda one: shares[one] * drawn - counts[one])
         epoch, place = divmod(counts[name], len(sources[name]))
         counts[name] += 1
-        if drawn <= start:
-            continue
         if orders.get(name, (-1,))[0] != epoch:
             order = list(range(len(sources[name])))
             random.Random(f"{seed}/{name}/{epoch}").shuffle(order)
@@ -337,7 +333,7 @@ def train(
     write_config(config.out, config, {"data_digest": data.digest})
     history, start, written = History(config.out, done), time.monotonic(), done
     size = config.optim.batch_examples
-    mixture = mix(data.sources, data.weights, config.seed, start=done * size)
+    mixture = islice(mix(data.sources, data.weights, config.seed), done * size, None)
     try:
         while done < config.steps and numbers["since"] < config.validation.stop_after and not history.stopped:
             metrics = _step(model, optimizer, list(islice(mixture, size)), config, done)

@@ -282,11 +282,8 @@ class Policy:
 
         The output embeddings get the hidden states of these tokens, so that what a model does to its logits stays.
         """
-
-        def choose(_module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return inputs[0][chosen_BT].unsqueeze(0), *inputs[1:]
-
-        hook = self.model.get_output_embeddings().register_forward_pre_hook(choose)
+        head = self.model.get_output_embeddings()
+        hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][chosen_BT].unsqueeze(0), *inputs[1:]))
         try:
             yield
         finally:
