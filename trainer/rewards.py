@@ -33,6 +33,7 @@ from rubricsvc.core.reward import FormulaError, Reward, check_formula, reward_or
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
+from rubricsvc.queries import MAX_LIMIT
 from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService, Validators, open_database
@@ -397,7 +398,12 @@ class JobRewards(RewardSource):
                     break
                 time.sleep(min(delay, end - now))
                 delay = min(1.5 * delay, POLL_SECONDS)
-            found = {item.id: item for item in Client.iterate(self._service.jobs.items, job.job_id, limit=1000)}
+            found: dict[int, Item] = {}
+            after: int | None = 0
+            while after is not None:
+                page = self._service.jobs.items(job.job_id, after=after, limit=MAX_LIMIT)
+                found |= {item.id: item for item in page.data}
+                after = page.next
         ids = dict(zip(chain(*groups), (one.id for one in job.rewards), strict=True))
         return [_scored_rollout(found.get(ids[place]), task, reason) for place, task in enumerate(tasks)]
 
