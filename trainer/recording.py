@@ -156,7 +156,7 @@ def rollout_groups(
     tokens: Sequence[int],
     logprob_sums: Sequence[float],
 ) -> tuple[RolloutGroup, ...]:
-    """Return the rollouts of a step for a `Recorder`; all arguments have one entry for each completion.
+    """Return the rollouts of a step for a `RunRecorder`; all arguments have one entry for each completion.
 
     Completions of one prompt are adjacent.
     """

@@ -53,7 +53,7 @@ _ROLE_TOKEN = re.compile(
     rf"|[\[\uff3b](?=/?(?:{_SQUARE})[\]\uff3d])"
     r"|\](?=~!?b[\[\]])|\[(?=e~\[)"
 )
-"""Covers the models in ``TEMPLATES`` of tests/unit/workers/judges/test_untrusted.py, which has the sources."""
+"""Covers the models in ``TEMPLATES`` of tests/unit/rubricsvc/core/test_untrusted.py, which has the sources."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

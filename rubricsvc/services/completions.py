@@ -29,9 +29,6 @@ from rubricsvc.store.labels import RubricVersion, superseded
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
-Pair = tuple[int, Completion]
-"""The id of a prompt, and a completion of it."""
-
 
 @dataclass(eq=False)
 class Completions:

@@ -51,7 +51,7 @@ MOST_PAIRS = 100
 _SAME = 1e-12
 
 
-def preference_pairs(labels: Iterable[tuple[int, str, float]], prompts: NDArray[Any], *, seed: int = 0) -> Ints:
+def preference_pairs(labels: Iterable[tuple[int, str, float]], prompts: NDArray[Any]) -> Ints:
     """Return pairs [P, 2] from overall scores, each (row, person, score).
 
     A pair are two completions of one prompt to which the same person gave different scores.
@@ -59,7 +59,7 @@ def preference_pairs(labels: Iterable[tuple[int, str, float]], prompts: NDArray[
     by_person: dict[tuple[int, str], list[tuple[int, float]]] = defaultdict(list)
     for row, person, score in labels:
         by_person[int(prompts[row]), person].append((row, score))
-    random, found = np.random.default_rng(seed), []
+    random, found = np.random.default_rng(0), []
     for scored in by_person.values():
         pairs = [(a, b) if x > y else (b, a) for (a, x), (b, y) in combinations(scored, 2) if x != y]
         if len(pairs) > MOST_PAIRS:

@@ -574,7 +574,7 @@ class RolloutRow(Base):
 
 
 class EvaluationRow(DatedRow):
-    """An evaluation of a run. ``name`` is `core.run_evaluation.STEP`, or that of a baseline."""
+    """An evaluation of a run. ``name`` is `schemas.runs.STEP`, or that of a baseline."""
 
     __tablename__ = "run_evaluations"
     __table_args__ = (UniqueConstraint("run_id", "name", "step"),)
