@@ -76,19 +76,19 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_300,
-    "rubricsvc/stats": 2_000,
+    "rubricsvc/core": 3_430,
+    "rubricsvc/stats": 1_820,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
-    "rubricsvc/lint": 700,
-    "rubricsvc/collections": 1_400,
+    "rubricsvc/lint": 660,
+    "rubricsvc/collections": 1_380,
     "rubricsvc/store": 3_800,
     "rubricsvc/schemas": 1_300,
-    "rubricsvc/services": 3_200,
-    "rubricsvc/client": 900,
-    "rubricsvc/api": 1_200,
-    "rubricsvc/web": 1_600,
-    "rubricsvc/cli": 3_000,
+    "rubricsvc/services": 3_770,
+    "rubricsvc/client": 800,
+    "rubricsvc/api": 900,
+    "rubricsvc/web": 600,
+    "rubricsvc/cli": 3_800,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
     "workers/scoring": 800,
@@ -98,40 +98,27 @@ BUDGETS = {
     "workers/audit": 1_000,
     "workers/authoring": 2_000,
     "workers": 12_000,
-    "trainer/algorithms": 700,
+    "trainer/algorithms": 670,
     "trainer/policies": 1_600,
     "trainer/environments": 1_300,
     "trainer/monitors": 500,
-    "trainer/judge_training": 1_400,
+    "trainer/judge_training": 1_430,
     "trainer/integrations": 500,
     "trainer": 11_000,
     "migrations": 300,
     "recipes": 2_500,
     "rubricsvc workers trainer migrations": 49_000,
+    "tests": 36_000,
 }
-"""Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
-
-OVER_BUDGET = {
-    "rubricsvc/core": 3_583,
-    "rubricsvc/formats": 2_575,
-    "rubricsvc/graders": 466,
-    "rubricsvc/store": 3_870,
-    "rubricsvc/schemas": 1_389,
-    "rubricsvc/services": 4_410,
-    "rubricsvc/cli": 3_827,
-    "rubricsvc": 27_173,
-    "workers/checks": 2_501,
-    "trainer/judge_training": 1_439,
-}
-"""Rooms that are still above their budgets, with what they may have until then. Only lower these numbers."""
+"""Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 
 MAX_MODULES = 330  # 247 now
-MIN_MEDIAN_FUNCTION_LINES = 10  # towards 11
+MIN_MEDIAN_FUNCTION_LINES = 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 90
 MAX_PRINTING_CALLS = 2
-MAX_COMMANDS = 62  # towards 60
-MAX_OPTIONS = 293
+MAX_COMMANDS = 62
+MAX_OPTIONS = 273
 
 
 def lines_of(path: Path) -> int:
@@ -142,8 +129,8 @@ def test_rooms_are_within_their_budgets() -> None:
     large = []
     for room, budget in BUDGETS.items():
         lines = sum(lines_of(path) for part in room.split() for path in (ROOT / part).rglob("*.py"))
-        if lines > (allowed := OVER_BUDGET.get(room, budget)):
-            large.append(f"{room} has {lines} lines, {allowed} are allowed, its budget is {budget}")
+        if lines > budget:
+            large.append(f"{room} has {lines} lines, its budget is {budget}")
     assert not large, "\n".join(large)
 
 
@@ -152,11 +139,13 @@ def test_house_has_few_modules() -> None:
 
 
 def test_functions_are_not_chopped() -> None:
+    """Overloads and members of protocols, which have a docstring or ``...`` for a body, do not count."""
     lengths = [
         (node.end_lineno or node.lineno) - node.lineno + 1
         for path in modules()
         for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not (isinstance(last := node.body[-1], ast.Expr) and isinstance(last.value, ast.Constant))
     ]
     assert median(lengths) >= MIN_MEDIAN_FUNCTION_LINES
 
