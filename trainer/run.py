@@ -306,25 +306,18 @@ class TrainedRun:
         return alarms(self.history.steps, self.history.evaluations) if self.history is not None else []
 
 
-def prepare(
-    config: RunConfig | Path | str,
-    *,
-    changes: Mapping[str, Any] | None = None,
-    allow_drafts: bool = False,
-    progress: Progress | None = None,
-) -> Run:
+def prepare(config: RunConfig | Path | str, *, allow_drafts: bool = False, progress: Progress | None = None) -> Run:
     """Return a run whose configuration, judges and prompts were found and checked; nothing is loaded yet.
 
     Args:
         config: The configuration, or its file.
-        changes: Values of fields, by dotted path, in place of those of the file.
         allow_drafts: Use rubrics that are not approved.
         progress: Where the run reports to.
 
     Raises:
         InvalidError, NotFoundError: The configuration, a judge, a rubric or a prompt is not usable.
     """
-    run = Run(config, changes=changes, allow_drafts=allow_drafts, progress=progress)
+    run = Run(config, allow_drafts=allow_drafts, progress=progress)
     _ = run.judge, run.tasks
     return run
 

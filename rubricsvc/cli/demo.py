@@ -115,8 +115,8 @@ def project(folder: Path) -> Iterator[None]:
     """Work in the folder, with its settings."""
     from rubricsvc.settings import get_settings
 
-    names = ("RUBRICSVC_DATABASE_URL", "RUBRICSVC_COLLECTIONS_DIR", "RUBRICSVC_BROKER_URL")
-    others = {name: os.environ.pop(name) for name in names if name in os.environ}
+    names = ("URL", "DATABASE_URL", "COLLECTIONS_DIR", "BROKER_URL")
+    others = {name: value for one in names if (value := os.environ.pop(name := f"RUBRICSVC_{one}", None)) is not None}
     with chdir(folder):
         get_settings.cache_clear()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -62,6 +63,8 @@ def diagnose() -> Iterator[Diagnosis]:
         yield Diagnosis(False, "settings", error.message, error.hint)
         return
     yield Diagnosis(True, "settings", f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}")
+    if url := os.environ.get("RUBRICSVC_URL"):
+        yield tried("service", partial(_service, url))
     folders = {"model cache": settings.cache_dir}
     judges: tuple[StoredJudge, ...] = ()
     try:
@@ -97,6 +100,16 @@ def diagnose() -> Iterator[Diagnosis]:
     yield Diagnosis(True, "sandbox", sandbox)
     for name, folder in folders.items():
         yield tried(f"disk of the {name}", partial(_free_space, folder))
+
+
+def _service(url: str) -> str:
+    """Ask the remote service that other commands use instead of this machine's database."""
+    from rubricsvc.broker import shown
+    from rubricsvc.client import Client
+
+    with Client(url, outage_seconds=0) as client:
+        client.judges.page(limit=1)
+    return f"commands use {shown(url)} (RUBRICSVC_URL); the other checks are of this machine"
 
 
 def _judge(stored: StoredJudge) -> str:

@@ -59,7 +59,7 @@ class Noun(Generic[C]):
         except ValidationError as error:
             place, message = first_error(error)
             raise RubricsvcError(
-                f"unexpected response of {response.url}: {place}: {message}",
+                f"unexpected response of {response.url.copy_with(userinfo=b'')}: {place}: {message}",
                 hint="check that the URL leads to rubricsvc, of the client's version",
             ) from None
 
@@ -87,7 +87,7 @@ class Noun(Generic[C]):
                 request = self.client.http.request(method, path, params=query, headers=headers, content=body)
                 response: httpx2.Response = await request if isawaitable(request) else request
             except httpx2.TransportError as lost:
-                message = f"no service answers at {self.client.http.base_url}: {lost}"
+                message = f"no service answers at {self.client.http.base_url.copy_with(userinfo=b'')}: {lost}"
                 error: RubricsvcError = UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL")
             else:
                 if response.is_success:

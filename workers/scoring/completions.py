@@ -134,12 +134,12 @@ def claims(prompt: Prompt, completion: Completion) -> list[Claim]:
     ]
 
 
-def nearest_passage(text: str, claim: str, size: int = _PASSAGE_WORDS) -> str:
-    """Return the ``size`` words in a row, of one part of a document, that share most words with a claim.
+def nearest_passage(text: str, claim: str) -> str:
+    """Return the `_PASSAGE_WORDS` words in a row, of one part of a document, that share most words with a claim.
 
-    Each different word counts once. Windows begin every ``size // 4`` words; the first of equal ones is taken.
+    Each different word counts once. Windows begin at each quarter of their size; the first of equal ones is taken.
     """
-    wanted = {word for word in WORD.findall(plain(claim)) if len(word) > 3}
+    wanted, size = {word for word in WORD.findall(plain(claim)) if len(word) > 3}, _PASSAGE_WORDS
     windows = []
     for part in text.split(PART_SEPARATOR):
         words = part.split()

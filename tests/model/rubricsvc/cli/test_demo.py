@@ -52,6 +52,7 @@ def test_demo_continues_after_an_interrupt(
     capsys.readouterr()
 
     monkeypatch.setenv("RUBRICSVC_DATABASE_URL", "sqlite:////nowhere/else.db")
+    monkeypatch.setenv("RUBRICSVC_URL", "http://127.0.0.1:9")
     run_demo(out, TINY, 3, as_json=True)
     printed = capsys.readouterr()
     assert "$ rubricsvc collections add" not in printed.err

@@ -67,10 +67,11 @@ def test_doctor_reports_unreachable_servers_without_passwords(
     capsys: pytest.CaptureFixture[str], db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", f"redis://:secret@127.0.0.1:{free_port()}/0")
+    monkeypatch.setenv("RUBRICSVC_URL", f"http://me:secret@127.0.0.1:{free_port()}")
     keep(db, endpoint=Endpoint(base_url=f"http://127.0.0.1:{free_port()}/v1"))
     code, results = diagnose(capsys)
     assert code == 1
-    assert not results["broker"]["ok"]
+    assert not results["service"]["ok"] and not results["broker"]["ok"]
     assert not results["judge j"]["ok"]
     assert "secret" not in json.dumps(results)
 
