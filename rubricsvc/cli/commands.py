@@ -133,6 +133,13 @@ def every_row(page: Callable[..., Page[Row]], **fields: object) -> Iterator[Row]
         after = found.next
 
 
+def require_database() -> None:
+    """Raise an InvalidError if RUBRICSVC_URL is set: the command is about the database itself."""
+    if os.environ.get("RUBRICSVC_URL"):
+        hint = "run it on the service's machine, or unset RUBRICSVC_URL"
+        raise InvalidError("this command needs the database, and RUBRICSVC_URL names a remote service", hint=hint)
+
+
 @contextmanager
 def local_service(caller: str | None = None) -> Iterator[LocalService]:
     """Open the service in this process, for a command that needs the database itself.
@@ -143,9 +150,7 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
     Raises:
         InvalidError: RUBRICSVC_URL is set.
     """
-    if os.environ.get("RUBRICSVC_URL"):
-        hint = "run it on the service's machine, or unset RUBRICSVC_URL"
-        raise InvalidError("this command needs the database, and RUBRICSVC_URL names a remote service", hint=hint)
+    require_database()
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
     with open_database(lambda name: echo(f"created the database {name}")) as db:
         if caller is None:

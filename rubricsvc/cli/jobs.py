@@ -111,13 +111,11 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
 
     with service() as s:
         job = s.jobs.rescore(job_id, query)
-        if isinstance(s, LocalService):  # of a remote service the workers do so
+        if isinstance(s, LocalService):  # of a remote service the workers do so, and show which are left to ask
             complete_answered(s.db, job.id)
             job = s.jobs.get(job.id).model_copy(update={"is_new": job.is_new})
-        if job.progress is not None:
-            echo(
-                f"{counted(job.progress.finished, 'completion')} rescored without asking, {job.progress.pending} to ask"
-            )
+            if (now := job.progress) is not None:
+                echo(f"{counted(now.finished, 'completion')} rescored without asking, {now.pending} to ask")
         end(s, job, wait, as_json)
 
 
@@ -231,7 +229,8 @@ def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> 
         return
     if job.workers == 0:
         echo(no_worker(job.id))
-    show_job(s.jobs.get(job.id, summary=True), as_json)
+    found = s.jobs.get(job.id, summary=True)
+    show_job(found.model_copy(update={"is_new": job.is_new}), as_json)
 
 
 def show_job(job: StoredJob, as_json: bool) -> None:

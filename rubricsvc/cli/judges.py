@@ -335,7 +335,6 @@ def audit(
             echo(f"resuming an interrupted audit: {done} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
         result = ask(stored, lambda engine: runner.run(engine, stored, plan, **options))
-    path.unlink(missing_ok=True)
     given = [f"--data {data.name}"] if data is not None else []
     given += [f"--per-attack {per_attack}"] * (per_attack != DEFAULT_PER_ATTACK)
     given += [f"--max-fpr {one}" for one in max_fpr or []]
@@ -345,6 +344,7 @@ def audit(
             s.judges.record_audit(stored.name, result)
     else:
         echo("not stored: only some of the suites were run")
+    path.unlink(missing_ok=True)  # kept where the service could not store the result
     with exit_with(OK if result.passed else NOT_PASSED):
         if as_json:
             show({"judge": stored.name, "passed": result.passed} | result.model_dump(mode="json"), as_json)

@@ -11,7 +11,7 @@ import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.commands import validators
+from rubricsvc.cli.commands import require_database, validators
 from rubricsvc.cli.output import echo, group
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.local import open_database, upgrade_schema
@@ -115,6 +115,7 @@ def worker(
 @db.command()
 def upgrade() -> None:
     """Upgrade the database to the newest schema."""
+    require_database()
     before, newest = upgrade_schema(get_settings().database_url)
     changed = "up to date:" if before == newest else f"upgraded from {before or 'nothing'} to"
     echo(f"the schema is {changed} {newest}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.verdict import StorableText
@@ -40,10 +40,17 @@ class Rate(Figure):
     n: int = Field(ge=0, description="Findings.")
     hits: int = Field(ge=0, description="Findings that count.")
 
+    @model_validator(mode="after")
+    def _share(self) -> Rate:
+        if self.hits > self.n or (self.value is not None and abs(self.value * self.n - self.hits) > 0.01 * self.n):
+            raise ValueError(f"expected a value of hits / n, got {self.value} with {self.hits} of {self.n}")
+        return self
+
 
 class Deviation(Figure):
     """A pooled standard deviation within questions, with a 95 % bootstrap interval over completions, from five on."""
 
+    value: float | None = Field(None, ge=0, le=1e6, description="Measured number; null if there was too little.")
     n: int = Field(ge=0, description="Questions that were scored at least twice.")
 
 

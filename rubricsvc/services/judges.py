@@ -67,6 +67,10 @@ class Judges:
         if any(one.endpoint.api_key_env is not None for one in (judge, *judge.leaf_judges)):
             hint = "add this judge on the server: rubricsvc judges add … --api-key-env NAME"
             raise InvalidError("api_key_env cannot be set over HTTP", hint=hint, path="judge.endpoint.api_key_env")
+        self._keep_address(judge)
+
+    def _keep_address(self, judge: Judge) -> None:
+        """Raise a ConflictError if a stored judge of this name has another endpoint or adapter."""
         with self.db.read() as session:
             row = judges.find(session, judge.name)
             known = row.value if row is not None else judge
@@ -107,7 +111,10 @@ class Judges:
 
     @takes(Audit)
     def record_audit(self, ref: int | str, audit: Audit) -> StoredAudit:
-        """Store an audit of a judge."""
+        """Store an audit of a judge. 422 if a suite that passed is above its limit."""
+        wrong = [one.name for one in audit.suites if one.passed and (one.rate.value or 0.0) > one.max_rate]
+        if wrong:
+            raise InvalidError(f"suite {wrong[0]} passed, and its rate is above its limit", path="suites")
         with self.db.write() as session:
             return judges.add_audit(session, judges.get(session, ref).id, audit).value
 
@@ -171,8 +178,11 @@ class Judges:
         if not curves:
             return CalibratedJudge(judge=None, families=tuple(families))
         name, calibration = query.name or f"{judge.name}-calibrated", Calibration(families=curves)
+        calibrated = judge.model_copy(update={"name": name, "calibration": calibration})
+        if not self.on_machine:
+            self._keep_address(calibrated)
         with self.db.write() as session:
-            judges.add(session, judge.model_copy(update={"name": name, "calibration": calibration}))
+            judges.add(session, calibrated)
         return CalibratedJudge(judge=name, families=tuple(families))
 
     @takes(JudgedFilters)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.collections import Collection
 from rubricsvc.core.generation import Generation, Provenance
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Rubric, nearest_level
 from rubricsvc.core.rubric_analysis import (
     ComparedRubric,
     RewardChanges,
@@ -253,13 +253,34 @@ class Rubrics:
 
     @takes(RubricTest)
     def add_test(self, ref: int | str, test: RubricTest) -> StoredRubricTest:
-        """Store the result of a test of a version. 422 if it is of other content, or not of all examples."""
+        """Store the result of a test of a version.
+
+        422 if it is of other content, not of all that its examples expect, or passed what is not as expected.
+        """
         with self.db.write() as session:
             row = rubrics.get(session, ref, allow_drafts=True)
-            keys = [one.key for one in row.value.examples or ()]
-            if row.digest != test.rubric_digest or [one.example for one in test.examples] != keys:
+            expected = [(one.key, dict(one.verdicts or {}), one.reward) for one in row.value.examples or ()]
+            tested = [
+                (one.example, {each.criterion: each.expected for each in one.verdicts}, one.expected_reward)
+                for one in test.examples
+            ]
+            if row.digest != test.rubric_digest or tested != expected:
                 message = f"the test is not one of {row.ref} and all its examples"
                 raise InvalidError(message, hint=f"run `rubricsvc rubrics test {row.ref}`", path="rubric_digest")
+            scales = {key: one.scale for key, one in row.value.by_key.items()}
+            met = [
+                each.found is not None and nearest_level(scales[each.criterion], each.found) in each.expected
+                for one in test.examples
+                for each in one.verdicts
+                if each.passed
+            ]
+            met += [
+                one.reward is not None and one.expected_reward is not None and one.reward in one.expected_reward
+                for one in test.examples
+                if one.reward_passed
+            ]
+            if not all(met):
+                raise InvalidError("a result passed that is not as its example expects", path="examples")
             stored = rubrics.add_test(session, row.id, test, by=self.caller)
             return StoredRubricTest.of(stored, rubric=row.ref)
 

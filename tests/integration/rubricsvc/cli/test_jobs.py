@@ -34,7 +34,7 @@ def drain(judge_id: int = 1) -> None:
 def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
     ran = ready("jobs", "submit", "--judge", "quick", "--name", "mine", "--json")
     assert ran.code == 0
-    assert ran.json["progress"]["total"] == 2
+    assert ran.json["progress"]["total"] == 2 and ran.json["is_new"]
     assert "rubricsvc jobs wait 1`" in ran.err
     drain()
     assert ready("jobs", "show", 1, "--json").json["status"] == "completed"
@@ -247,13 +247,5 @@ def test_cells_of_a_spreadsheet_are_no_formulas() -> None:
     row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
     verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
     cells = _cells(row | {"verdicts": [verdict], "prompt_messages": None})
-    assert cells == {
-        "policy": "'=1+1",
-        "prompt": "'@SUM(A1)",
-        "completion": "'+1",
-        "prompt_external_id": "'-2",
-        "reward": -0.5,
-        "values": '{"=c": null}',
-        "contributions": '{"=c": null}',
-        "failed": "'=c:timeout",
-    }
+    assert [cells[name] for name in row] == ["'=1+1", "'@SUM(A1)", "'+1", "'-2", -0.5]
+    assert (cells["values"], cells["failed"], len(cells)) == ('{"=c": null}', "'=c:timeout", 8)

@@ -316,4 +316,11 @@ def test_commands_work_alike_at_a_service(labelled: Cli, monkeypatch: pytest.Mon
         key = ("--api-key-env", "K", "--no-probe")
         refused = labelled("judges", "add", "k", "--url", "http://127.0.0.1:9", "--model", "m", *key)
         assert refused.code == 2 and "api_key_env" in refused.err
+
+        monkeypatch.delenv("RUBRICSVC_URL")
+        moved = ("judges", "add", "sure-calibrated", "--url", "http://127.0.0.1:9", "--no-probe")
+        assert labelled(*moved).code == 0
+        monkeypatch.setenv("RUBRICSVC_URL", url)
+        refused = labelled("judges", "calibrate", "sure", "--held-out", 0.5)
+        assert refused.code == 2 and "another endpoint" in refused.err
     db.close()

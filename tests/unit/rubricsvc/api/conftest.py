@@ -51,11 +51,7 @@ def serve(db: Database) -> Iterator[Serve]:
     clients: list[TestClient] = []
 
     def make(
-        *,
-        peer: str = "127.0.0.1",
-        url: str = "http://localhost",
-        validators: Validators | None = None,
-        **fields: Any,
+        *, peer: str = "127.0.0.1", url: str = "http://localhost", validators: Validators | None = None, **fields: Any
     ) -> TestClient:
         app = _app(len(clients))
         set_state(app, Settings(database_url=db.url, **fields), db, validators)

@@ -114,6 +114,25 @@ def test_judges_add_rejects_another_endpoint_and_api_key_env(filled: TestClient)
     assert (answer.status_code, answer.json()["error"]["path"]) == (422, "judge.endpoint.api_key_env")
 
 
+def test_judges_refuse_measurements_that_cannot_be(filled: TestClient) -> None:
+    deviation = {
+        "fingerprint": "f",
+        "source": "x",
+        "measured_at": "2026-01-01T00:00:00Z",
+        "repeats": 2,
+        "completions": 1,
+    }
+    for value in (1e308, -7.0):
+        body = {**deviation, "criteria": {}, "reward": {"value": value, "n": 5}}
+        assert filled.post("/v1/judges/j/repeatability", json=body).status_code == 422
+    suite = {"name": "injections", "measure": "met", "max_rate": 0.05, "passed": True}
+    for value, hits in ((1.0, 500), (1.0, 1), (0.0, 1)):
+        suites = [{**suite, "rate": {"value": value, "n": 1, "hits": hits}}]
+        body = {"digest": "x", "fingerprint": "y", "suites": suites}
+        assert filled.post("/v1/judges/j/audits", json=body).status_code == 422
+    assert filled.get("/v1/judges/j").json()["audit"] is None
+
+
 def test_judges_page_lists_a_judge_that_is_not_valid_any_more(filled: TestClient, db: Database) -> None:
     filled.post("/v1/judges", json={"judge": {**JUDGE, "name": "k"}})
     items = [{"completion_id": 1, "rubric": "r"}]

@@ -144,8 +144,11 @@ def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient) ->
         rubric_digest=row["digest"],
         examples=(ExampleTest(example="e", verdicts=(found,)),),
     )
-    other = test.model_copy(update={"examples": ()})
-    assert filled.post("/v1/rubrics/t@1/tests", json=other.model_dump(mode="json")).status_code == 422
+    untrue = found.model_copy(update={"found": 0.0})
+    for verdicts in ((), (untrue,), (found.model_copy(update={"criterion": "b"}),), None):
+        examples = () if verdicts is None else (ExampleTest(example="e", verdicts=verdicts),)
+        other = test.model_copy(update={"examples": examples})
+        assert filled.post("/v1/rubrics/t@1/tests", json=other.model_dump(mode="json")).status_code == 422
     added = filled.post("/v1/rubrics/t@1/tests", json=test.model_dump(mode="json"))
     assert (added.status_code, added.json()["rubric_id"]) == (201, row["id"])
     (listed,) = filled.get("/v1/rubrics/t@1/tests").json()["data"]

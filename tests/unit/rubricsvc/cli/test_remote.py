@@ -8,7 +8,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from rubricsvc.cli import commands
+import pytest
+
+from rubricsvc.cli import commands, main
 from rubricsvc.cli.main import COMMANDS, load
 from rubricsvc.services import local
 from trainer import rewards
@@ -64,3 +66,11 @@ def test_commands_work_against_a_remote_service() -> None:
     found = {name for name, callback in every.items() if opens_database(callback, set())}
     assert LOCAL <= found <= every.keys()
     assert found - LOCAL == NOT_YET
+
+
+@pytest.mark.parametrize("words", [["db", "upgrade"], ["keys", "list"]])
+def test_commands_about_the_database_refuse_a_remote_service(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RUBRICSVC_URL", "http://127.0.0.1:9")
+    assert main.run(words) == 2 and "unset RUBRICSVC_URL" in capsys.readouterr().err

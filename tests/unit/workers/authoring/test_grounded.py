@@ -105,8 +105,7 @@ def test_grounded_searches_opens_reads_and_writes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
-    [({"collection": "none"}, "no_collection"), ({"digest": "0" * 64}, "other_collection")],
+    ("fields", "reason"), [({"collection": "none"}, "no_collection"), ({"digest": "0" * 64}, "other_collection")]
 )
 def test_grounded_fails_without_the_collection_of_the_job(folder: Path, fields: dict[str, str], reason: str) -> None:
     with pytest.raises(GenerationError) as caught:

@@ -17,12 +17,7 @@ from rubricsvc.formats import InputFile, stream
 from rubricsvc.stats.intervals import rate
 from tests.tested_rubric import RUBRIC
 from workers import checks
-from workers.authoring.planted_faults import (
-    NO_RULE,
-    fault_report,
-    faults_by_rule,
-    good_examples,
-)
+from workers.authoring.planted_faults import NO_RULE, fault_report, faults_by_rule, good_examples
 from workers.authoring.rubric_replies import ALLOWED_CHECKS, criteria_texts, read_rubric
 from workers.authoring.templates import read
 from workers.checks import CHECKS

@@ -64,10 +64,7 @@ def test_run_propagates_keyboard_interrupt(answers: dict[str, object]) -> None:
 
 def test_run_skips_settled_criteria() -> None:
     found = checks.run(
-        rubric(("words", {"max": 9}), ("words", {"min": 9})),
-        Prompt.of("q"),
-        Completion(text="a"),
-        answered={"k0"},
+        rubric(("words", {"max": 9}), ("words", {"min": 9})), Prompt.of("q"), Completion(text="a"), answered={"k0"}
     )
     assert [verdict.criterion for verdict in found] == ["k1"]
 

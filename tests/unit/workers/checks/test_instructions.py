@@ -87,10 +87,7 @@ def test_ifeval_loose_ignores_first_and_last_line_and_asterisks() -> None:
     [
         ({"instruction_id": "custom:none"}, "'custom:none'"),
         ({"instruction_id": "punctuation:no_commas"}, "punctuation:no_comma?"),
-        (
-            {"instruction_id": "length_constraints:number_words", "kwargs": {"num_words": 3}},
-            "kwargs.relation: ",
-        ),
+        ({"instruction_id": "length_constraints:number_words", "kwargs": {"num_words": 3}}, "kwargs.relation: "),
         ({"instruction_id": "punctuation:no_comma", "kwargs": {"n": 3}}, "kwargs.n: "),
         (
             {"instruction_id": "detectable_content:number_placeholders", "kwargs": {"num_placeholders": 2.5}},

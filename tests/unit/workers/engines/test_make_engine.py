@@ -20,10 +20,7 @@ from rubricsvc.settings import Settings
 from workers.engines import ENGINES, make_engine
 from workers.engines.base import PanelEngine
 from workers.engines.local.embedded_model import NAME, WHEEL, WHEEL_SHA256, embedded_model
-from workers.engines.local.weights import (
-    base_sha256,
-    weights_sha256,
-)
+from workers.engines.local.weights import base_sha256, weights_sha256
 from workers.judges import validate
 from workers.scoring.completions import score
 

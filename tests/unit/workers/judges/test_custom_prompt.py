@@ -82,14 +82,8 @@ def test_parse_fails_off_the_scale() -> None:
         ('{"score": 7}', Reason.UNPARSEABLE),
         ('{"result": 7} {"result": 1', Reason.UNPARSEABLE),
         (result(1) + result(7), Reason.CONTRADICTORY),
-        (
-            result(7, steps=[{"description": "what you look at", "conclusion": "what you find"}]),
-            Reason.TEMPLATE_COPIED,
-        ),
-        (
-            result(7, steps=[{"description": "What_you look AT.", "conclusion": "It is right."}]),
-            Reason.TEMPLATE_COPIED,
-        ),
+        (result(7, steps=[{"description": "what you look at", "conclusion": "what you find"}]), Reason.TEMPLATE_COPIED),
+        (result(7, steps=[{"description": "What_you look AT.", "conclusion": "It is right."}]), Reason.TEMPLATE_COPIED),
         (result(7, steps=[{"description": "Look", "conclusion": "<what you find>"}]), Reason.TEMPLATE_COPIED),
         (result(7, steps=["what you look at"]), Reason.TEMPLATE_COPIED),
         (result(11), Reason.OUT_OF_RANGE),

@@ -89,8 +89,7 @@ class Short(InstantEngine):
 
 
 @pytest.mark.parametrize(
-    ("engine", "detail"),
-    [(Broken(), "ZeroDivisionError: oops"), (Short(), "ValueError: 1 replies to 2 questions")],
+    ("engine", "detail"), [(Broken(), "ZeroDivisionError: oops"), (Short(), "ValueError: 1 replies to 2 questions")]
 )
 def test_score_keeps_checks_when_the_engine_raises(engine: InstantEngine, detail: str) -> None:
     verdicts = scored(engine)

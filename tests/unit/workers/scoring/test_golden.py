@@ -50,7 +50,7 @@ RUBRIC = Rubric(
                 model="gpt-9",
             ),
         ),
-    ),
+    )
 )
 PROMPT = Prompt(
     messages=(Message(role="system", content="Be brief."), Message(role="user", content="Why tides? <|im_end|>")),

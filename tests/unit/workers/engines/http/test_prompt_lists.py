@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.verdict import Reason
-from tests.scripted_server import (
-    MODEL,
-    ScriptedReply,
-    ScriptedServer,
-    chat_ml,
-    labels,
-    scripted_server,
-)
+from tests.scripted_server import MODEL, ScriptedReply, ScriptedServer, chat_ml, labels, scripted_server
 from tests.unit.workers.engines import requests as asking
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 

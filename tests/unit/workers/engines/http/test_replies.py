@@ -91,11 +91,7 @@ def content(value: Any) -> bytes:
     return ScriptedReply(extra={"choices": [choice]}).payload()
 
 
-OTHERS = [
-    (b"\n<!DOCTYPE html><p>Login</p>", "HTML"),
-    (b'{"choices": []}', "choices"),
-    (b"{}", "'choices'"),
-]
+OTHERS = [(b"\n<!DOCTYPE html><p>Login</p>", "HTML"), (b'{"choices": []}', "choices"), (b"{}", "'choices'")]
 
 
 def test_response_of_another_kind_names_what_it_is() -> None:
