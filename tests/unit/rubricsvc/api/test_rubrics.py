@@ -151,6 +151,7 @@ def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient) ->
         assert filled.post("/v1/rubrics/t@1/tests", json=other.model_dump(mode="json")).status_code == 422
     added = filled.post("/v1/rubrics/t@1/tests", json=test.model_dump(mode="json"))
     assert (added.status_code, added.json()["rubric_id"]) == (201, row["id"])
+    assert filled.post("/v1/rubrics/t@1/tests", json=test.model_dump(mode="json")).json() == added.json(), "once"
     (listed,) = filled.get("/v1/rubrics/t@1/tests").json()["data"]
     assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == (
         "t@1",
