@@ -70,6 +70,13 @@ class _Files(_Data):
     path: Path
     optional: bool = False
 
+    @field_validator("path")
+    @classmethod
+    def _named(cls, path: Path) -> Path:
+        if not path.name or "\0" in str(path):
+            raise ValueError("must name a file or a pattern of files")
+        return path
+
 
 class FileData(_Files):
     """Files of completions with labels, in any format of docs/formats.md."""
