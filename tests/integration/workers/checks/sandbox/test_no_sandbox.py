@@ -135,7 +135,7 @@ for n in range(3):
         for _ in range(3000):
             open({str(alive)!r}, "a").write("x")
             time.sleep(0.01)
-while not os.path.exists({str(alive)!r}):
+while not (os.path.exists({str(alive)!r}) and os.path.getsize({str(alive)!r})):
     time.sleep(0.01)
 {end}
 """
