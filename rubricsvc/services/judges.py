@@ -63,10 +63,15 @@ class Judges:
             return _stored(session, [row], with_audit=True)[0]
 
     def _check_addresses(self, judge: Judge) -> None:
-        """Check that a judge from another machine names no API key, and changes no address."""
+        """Check that a judge from another machine is asked without the service's keys, and changes no address."""
+        hint = "add this judge on the server: rubricsvc judges add … --api-key-env NAME"
         if any(one.endpoint.api_key_env is not None for one in (judge, *judge.leaf_judges)):
-            hint = "add this judge on the server: rubricsvc judges add … --api-key-env NAME"
             raise InvalidError("api_key_env cannot be set over HTTP", hint=hint, path="judge.endpoint.api_key_env")
+        with self.db.read() as session:
+            is_new = judges.find(session, judge.name) is None
+        if is_new and any(one.engine == "openai_http" and one.endpoint.key_variable for one in judge.leaf_judges):
+            message = "a judge at OpenAI would be asked with the service's OPENAI_API_KEY"
+            raise InvalidError(message, hint=f"name another server, or {hint}", path="judge.endpoint.base_url")
         self._keep_address(judge)
 
     def _keep_address(self, judge: Judge) -> None:

@@ -19,7 +19,7 @@ from rubricsvc.store.session import Database
 Serve = Callable[..., TestClient]
 
 RUBRIC = {"criteria": [{"key": "a", "text": "Says a.", "weight": 2}, {"key": "b", "text": "Says b."}]}
-JUDGE = {"name": "j", "model": "m"}
+JUDGE = {"name": "j", "model": "m", "endpoint": {"base_url": "http://127.0.0.1:9/v1"}}
 
 
 class DeclaredStatuses:

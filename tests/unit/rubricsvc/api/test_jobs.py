@@ -61,7 +61,11 @@ def test_jobs_submit_same_key_or_without_one_same_content_returns_same_job(fille
 
 @pytest.mark.parametrize("key", [None, "k"])
 def test_jobs_submit_and_rescore_with_another_budget_is_409(filled: TestClient, key: str | None) -> None:
-    priced = {"name": "paid", "model": "m", "endpoint": {"price": {"prompt": 1, "completion": 1}}}
+    priced = {
+        "name": "paid",
+        "model": "m",
+        "endpoint": {"base_url": "http://x/v1", "price": {"prompt": 1, "completion": 1}},
+    }
     assert filled.post("/v1/judges", json={"judge": priced}).status_code == 201
     body = {**BODY, "judge": "paid"}
     status, job = submit(filled, {**body, "budget": 5}, key)

@@ -106,12 +106,15 @@ def test_prompts_get_by_either_external_id(filled: TestClient) -> None:
 
 def test_judges_add_rejects_another_endpoint_and_api_key_env(filled: TestClient) -> None:
     """A judge may have an API key. A client that could change its URL would receive the key."""
-    moved = {**JUDGE, "endpoint": {"base_url": "http://127.0.0.1:9/v1"}}
+    moved = {**JUDGE, "endpoint": {"base_url": "http://127.0.0.1:10/v1"}}
     assert filled.post("/v1/judges", json={"judge": moved}).status_code == 409
     assert filled.post("/v1/judges", json={"judge": JUDGE}).status_code == 201
     thief = {**JUDGE, "name": "t", "endpoint": {"base_url": "http://127.0.0.1:9", "api_key_env": "PATH"}}
     answer = filled.post("/v1/judges", json={"judge": thief})
     assert (answer.status_code, answer.json()["error"]["path"]) == (422, "judge.endpoint.api_key_env")
+    for endpoint in ({}, {"base_url": "https://api.openai.com/v1"}):  # asked with the service's OPENAI_API_KEY
+        answer = filled.post("/v1/judges", json={"judge": {**JUDGE, "name": "o", "endpoint": endpoint}})
+        assert (answer.status_code, answer.json()["error"]["path"]) == (422, "judge.endpoint.base_url")
 
 
 def test_judges_refuse_measurements_that_cannot_be(filled: TestClient) -> None:
