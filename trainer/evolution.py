@@ -6,8 +6,7 @@ step and each round: a step that is repeated after a resume uses the same ones, 
 
 ::
 
-    versions = RunEvolutions(db, "first-3f2a9c1d", approve="auto")      # rubricsvc.services.evolutions
-    with OnlineEvolution(config.evolve, versions, rewards) as evolution:
+    with OnlineEvolution(config.evolve, service.evolutions, "first-3f2a9c1d", rewards) as evolution:
         train(policy, tasks, rewards, config, evolution=evolution)
 """
 
@@ -19,14 +18,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from rubricsvc.core.estimate import mean_known
-from rubricsvc.core.evolution import RetirementReason
+from rubricsvc.core.evolution import EvolutionRound, EvolutionState, RetirementReason
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import check_formula, formula_for, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.evolutions import Round, RunEvolutions, hold_rounds
+from rubricsvc.schemas.base import every_row
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
 from trainer.event_loop import EventLoopThread, all_of
@@ -35,7 +35,10 @@ from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by
 from workers.engines import make_engine
 from workers.engines.base import error_message
 from workers.engines.budget import SpendingLimit
-from workers.evolution import evolved_rubric, measured, propose_criteria, selected
+from workers.evolution import Round, evolved_rubric, hold_rounds, measured, propose_criteria
+
+if TYPE_CHECKING:
+    from rubricsvc.services.evolutions import Evolutions
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +70,15 @@ def spread(members: Members, count: int) -> list[Completion]:
 class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
     """Evolves the rubrics of a run on its rollouts. Engines of the proposer and the trusted judge are closed on exit.
 
-    Criteria are tried by the reward source of the run.
+    Criteria are tried by the reward source of the run. ``run`` is its name, which no other run has; ``evolutions``, of
+    a service here or over HTTP, records what a step used and what its round did, once.
 
     Raises:
-        InvalidError: A judge is given by name, or there is a budget and the proposer has no price.
+        InvalidError: A judge is given by name; there is a budget and the proposer has no price; or people approve all
+            rubrics, and ``config.approve`` is ``auto``.
     """
 
-    def __init__(self, config: EvolveConfig, versions: RunEvolutions, rewards: RewardSource) -> None:
+    def __init__(self, config: EvolveConfig, evolutions: Evolutions, run: str, rewards: RewardSource) -> None:
         proposer, judge = config.proposer, config.trusted
         if isinstance(proposer, str) or isinstance(judge, str):
             hint = "give the judges themselves; `rubricsvc runs start` looks them up"
@@ -81,7 +86,10 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         if config.budget is not None and proposer.unpriced:
             hint = "set endpoint.price of the judge, or leave evolve.budget out"
             raise InvalidError(f"unknown price: {', '.join(proposer.unpriced)}", hint=hint, path="evolve.budget")
-        self._config, self._judge, self.versions, self._rewards = config, proposer, versions, rewards
+        self._config, self._judge, self._rewards = config, proposer, rewards
+        self._evolutions, self._run = evolutions, run
+        self._states: dict[tuple[str, str], EvolutionState] = {}
+        self._begin_step(0, ())
         self._engine = make_engine(proposer)
         self._trusted = JudgeRewards(judge) if judge is not None else None
         self._loop = EventLoopThread("proposals")
@@ -105,8 +113,14 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
 
     def tasks(self, step: int, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks of a step (from 0) with the rubric versions that are in use."""
-        rubrics = self.versions.begin_step(step, [(task.prompt, task.rubric) for task in tasks])
-        return [replace(task, rubric=rubric) for task, rubric in zip(tasks, rubrics, strict=True)]
+        self._begin_step(step, tasks)
+        return [replace(task, rubric=self._states[task.prompt.digest, task.rubric.digest].rubric) for task in tasks]
+
+    def _begin_step(self, step: int, tasks: Sequence[Task]) -> None:
+        asked = {(one.prompt.digest, one.rubric.digest): (one.prompt, one.rubric) for one in tasks}
+        approve, given = self._config.approve, tuple(asked.values())
+        used = self._evolutions.begin_step(run=self._run, step=step, approve=approve, tasks=given)
+        self._states = dict(zip(asked, used, strict=True))
 
     def evolve(
         self, step: int, authored: Sequence[Task], completions: Sequence[Completion], scored: Sequence[ScoredRollout]
@@ -127,10 +141,15 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
             return metrics
         groups = places_by_task(authored)
         tasks = [authored[places[0]] for places in groups]
-        ids = self.versions.ids([(task.prompt, task.rubric) for task in tasks])
         members = [[(completions[place], scored[place]) for place in places] for places in groups]
-        self._groups = dict(zip(ids, zip(tasks, members, strict=True), strict=True))
-        rounds = hold_rounds(self.versions.db, step, ids, self, approve=self.versions.approve)
+        rounds = list[Round]()
+        for task in tasks:
+            state = self._states[task.prompt.digest, task.rubric.digest]
+            known = state.round or EvolutionRound()
+            entries = list(state.entries)
+            rounds.append(Round(state.id, step, task.rubric, state.rubric, entries, known, state.round is None))
+        self._groups = dict(zip([one.id for one in rounds], zip(tasks, members, strict=True), strict=True))
+        hold_rounds(self._evolutions, rounds, self, approve=self._config.approve)
         for one in rounds:
             if one.done.failure is not None:
                 text = self._groups[one.id][0].prompt.text
@@ -147,7 +166,8 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
 
     def propose(self, rounds: Sequence[Round]) -> None:
         """Ask for proposals on all groups whose texts differ at once, as far as the budget goes."""
-        limit = SpendingLimit(self._config.budget, self.versions.spent())
+        spent = sum(one.cost for one in every_row(self._evolutions.page, run=self._run)) if self._config.budget else 0.0
+        limit = SpendingLimit(self._config.budget, spent)
 
         async def ask(one: Round) -> None:
             task, members = self._groups[one.id]
@@ -157,7 +177,6 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
             try:
                 added, one.done = await propose_criteria(
                     *(self._engine, self._judge, one.base, one.entries),
-                    step=one.step,
                     texts={completion.digest: completion.text for completion in shown},
                     most=self._config.max_proposals,
                     limit=limit,
@@ -234,17 +253,27 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         return [values.get(one.id, {}) for one in rounds]
 
     def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
-        """Keep the criteria that separate best, with a small share of the authored weight."""
-        decided = selected(
-            one.entries,
-            one.step,
-            max_active=self._config.max_active,
-            min_separation=self._config.min_separation,
-            referenced=self._trusted is not None,
-        )
-        kept = [each for each in one.entries if decided.get(each.key, "") is None]
+        """Keep the criteria that separate best, with a small share of the authored weight.
+
+        Candidates are those that are active or were tested at this step. Where there is a trusted judge, agreement
+        counts: nothing confirms what has no pairs to compare.
+        """
+        reasons: dict[str, RetirementReason | None] = {}
+        ranked: list[tuple[float, int, str]] = []
+        for place, entry in enumerate(one.entries):
+            if entry.state == "frozen" or (entry.state != "active" and entry.tested_step != one.step):
+                continue
+            share = entry.agreeing / entry.pairs if entry.pairs else 0.5
+            merit = (entry.separation or 0.0) * (2 * share - 1 if self._trusted is not None else 1.0)
+            reasons[entry.key] = "agreement" if merit <= 0 else "limit"
+            if not entry.separation or entry.separation < self._config.min_separation:
+                reasons[entry.key] = "separation"
+            elif merit > 0:
+                ranked.append((-merit, place, entry.key))
+        reasons |= {key: None for *_, key in sorted(ranked)[: self._config.max_active]}
+        kept = [each for each in one.entries if reasons.get(each.key, "") is None]
         active = [each.model_copy(update={"state": "active"}) for each in kept]
-        return decided, evolved_rubric(one.base, active, self._config.weight)
+        return reasons, evolved_rubric(one.base, active, self._config.weight)
 
     def __exit__(self, *error: object) -> None:
         self._loop.run(self._engine.aclose())

@@ -514,11 +514,11 @@ class StepScorer:
 
 
 @contextmanager
-def service(url: str | None = None) -> Iterator[LocalService | Client]:
+def service(url: str | None = None, outage_seconds: float = 0.0) -> Iterator[LocalService | Client]:
     """Open the service at ``url`` or RUBRICSVC_URL, else that of the database."""
     settings = get_settings()
     if url := url or os.environ.get("RUBRICSVC_URL"):
-        with Client(url, timeout=30.0, outage_seconds=0.0) as client:
+        with Client(url, timeout=30.0, outage_seconds=outage_seconds) as client:
             yield client
         return
     from trainer.monitors.measures import SIGNS

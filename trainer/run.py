@@ -401,11 +401,11 @@ class Run:
             if (key := run_key(self.out)) is None:
                 return TrainedRun(None)
             config = read_config(self.out)  # of a process that could not deliver all steps, or its end
-            with checkpoint.locked(self.out), run_store(self.config) as store:
-                with RunRecorder(store, key, self.out, Event()) as recorder:
+            with checkpoint.locked(self.out), run_service(self.config) as s:
+                with RunRecorder(s.runs, key, self.out, Event()) as recorder:
                     recorder.begin(config, JudgeInfo(config["judge"]["name"]), read(self.out))
                     recorder.set_state("finished")
-                return TrainedRun(_on_record(store, recorder.run_id))
+                return TrainedRun(_on_record(s.runs, recorder.run_id))
         _ = self.tasks
         if resume:  # its record keeps what the preflight was
             before = read_config(self.out) if (self.out / METRICS).is_file() else {}
@@ -444,12 +444,12 @@ class Run:
             NotFoundError: The run has no record.
         """
         key = run_key(self.out)
-        with run_store(self.loaded) as store:
-            found = next(iter(store.page(key=key)), None) if key is not None else None
+        with run_service(self.loaded) as s:
+            found = next(iter(s.runs.page(key=key)), None) if key is not None else None
             if found is None:
                 hint = "start it to make one, or set RUBRICSVC_DATABASE_URL to its database"
                 raise NotFoundError(f"the run in {self.out} has no record", hint=hint)
-            return store.report(found.id)
+            return s.runs.report(found.id)
 
     def announce(self, *, resume: bool) -> None:
         """Report what the run will do, and fetch the embedded model where it is needed."""
@@ -585,7 +585,7 @@ class Run:
                 scorers[judge.name] = sources.open(judge)
             evaluate = partial(self._evaluator, scorers=scorers, opened=opened, on_progress=bar.note, stop=stop)
             evaluator = evaluate(run, tasks.held_out)
-            store = opened.enter_context(run_store(run))
+            store = opened.enter_context(run_service(run)).runs
             with RunRecorder(store, key, self.out, stop) as recorder:
                 if not self._warm_up(rewards, evaluator, bar, stop, recorder):
                     return None, None
@@ -658,16 +658,13 @@ class Run:
         if evolve is None:
             yield None
             return
-        from rubricsvc.services.evolutions import RunEvolutions
         from trainer.evolution import OnlineEvolution
 
-        with service() as s:
-            if not isinstance(s, LocalService):
-                message = "evolution needs the database, and RUBRICSVC_URL names a remote service"
-                raise InvalidError(message, hint="run it on the service's machine, or remove [evolve]", path="evolve")
-            versions = RunEvolutions(s.db, key, evolve.approve, get_settings().require_approval)
-            with OnlineEvolution(evolve, versions, rewards) as evolution:
-                yield evolution
+        with (
+            run_service(self.config, get_settings().outage_seconds) as s,
+            OnlineEvolution(evolve, s.evolutions, key, rewards) as evolution,
+        ):
+            yield evolution
 
     def _warm_up(
         self,
@@ -721,10 +718,10 @@ class Run:
 
 
 @contextmanager
-def run_store(run: RunConfig) -> Iterator[Runs]:
+def run_service(run: RunConfig, outage_seconds: float = 0.0) -> Iterator[LocalService]:
     """Open where a run is recorded: at the service that has its judge or is configured, or in the database."""
-    with service(run.judge.service if isinstance(run.judge, ServiceJudge) else None) as s:
-        yield cast("Runs", s.runs)  # the same methods, over HTTP
+    with service(run.judge.service if isinstance(run.judge, ServiceJudge) else None, outage_seconds) as s:
+        yield cast("LocalService", s)  # the same methods, over HTTP
 
 
 def _on_record(store: Runs, run_id: int | None) -> StoredRun | None:

@@ -1,6 +1,6 @@
-"""Evolution of rubrics: proposals of a model, what is measured of them, and the rounds on people's labels.
+"""Evolution of rubrics: rounds that propose criteria, measure them and decide, on a service here or over HTTP.
 
-Those on the rollouts of a run are in `trainer.evolution`; `rubricsvc.services.evolutions.hold_rounds` holds both.
+The source of `evolve_on_labels` are people's overall scores, that of `trainer.evolution` the rollouts of a run.
 Separation is the standard deviation of a criterion's values within a group of completions: what GRPO can learn from.
 Agreement is the share of pairs of completions that a criterion, or the rewards of a rubric, order as people or a
 trusted judge do; ties count half (docs/evolving.md). Needs the extra ``judging``.
@@ -11,48 +11,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
-from hashlib import sha256
+from dataclasses import dataclass, field
 from itertools import count
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from rubricsvc.core.evolution import (
     USED,
+    Approve,
     BufferedCriterion,
+    EvolutionData,
     EvolutionRequest,
     EvolutionRound,
     HeldOutResult,
-    ProposalSource,
-    RefusedProposal,
     RetirementReason,
 )
-from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC, Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.reward import check_formula, formula_for
+from rubricsvc.core.reward import check_formula, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.core.untrusted import clean
-from rubricsvc.core.verdict import Reason
+from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.lint import lint
 from rubricsvc.lint.duplicates import near_duplicates
-from rubricsvc.services.analysing import read_matrices, scope_of
-from rubricsvc.services.evolutions import Round, hold_rounds
-from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.schemas import NewItem, NewJob, StoredJob
+from rubricsvc.schemas.base import every_row
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.criteria import contribution_matrix, mean_estimates
+from rubricsvc.stats.criteria import mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints
-from rubricsvc.stats.paired import differences, ordered, preference_pairs
+from rubricsvc.stats.paired import differences, ordered
 from rubricsvc.stats.ranking import concordance
-from rubricsvc.store import evolutions, jobs, judges, labels, rubrics
-from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import by_id, get_or_add
-from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow, RubricRow
 from workers import checks
 from workers.authoring.author import Author, GenerationError, rubric_reader
 from workers.authoring.templates import shown, shown_all
@@ -61,9 +53,8 @@ from workers.engines.base import Engine
 from workers.engines.budget import SpendingLimit, current_budget
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.store.session import Database
+    from rubricsvc.services.evolutions import Evolutions
+    from rubricsvc.services.local import LocalService
 
 TEMPLATE = "evolve"
 REPAIRS = 2
@@ -79,7 +70,6 @@ async def propose_criteria(
     base: Rubric,
     entries: Sequence[BufferedCriterion],
     *,
-    step: int,
     texts: Mapping[str, str],
     limit: SpendingLimit,
     most: int = MAX_PROPOSALS,
@@ -113,10 +103,10 @@ async def propose_criteria(
         return [], EvolutionRound(failure=f"{error.reason}: {error}"[:500], cost=own.spent)
     finally:
         current_budget.reset(token)
-    template = {"template": draft.template.name, "template_digest": draft.template.digest}
-    source = ProposalSource(judge=judge.name, model=judge.model, step=step, group=tuple(texts), **template)
-    added, done = admit(draft.rubric.criteria[:most], base, entries, prompt=prompt, source=source)
-    return added, done.model_copy(update={"raw_reply": draft.raw_reply, "cost": own.spent})
+    added, done = admit(draft.rubric.criteria[:most], base, entries, prompt=prompt)
+    source = {"proposer": judge.name, "model": judge.model, "template_digest": draft.template.digest}
+    reply = {"shown": tuple(texts), "raw_reply": draft.raw_reply, "cost": own.spent}
+    return added, done.model_copy(update=source | reply)
 
 
 def admit(
@@ -125,7 +115,6 @@ def admit(
     entries: Sequence[BufferedCriterion],
     *,
     prompt: Prompt | None,
-    source: ProposalSource,
 ) -> Proposed:
     """Return the proposals that are new and have no fault that the linter finds; all criteria of the buffer count.
 
@@ -133,7 +122,7 @@ def admit(
     are evolved-1, evolved-2, …, which no entry has or has had.
     """
     accepted: list[BufferedCriterion] = []
-    refused: list[RefusedProposal] = []
+    refused: dict[str, str] = {}
     known = [entry.criterion for entry in entries]
     taken = {entry.key for entry in entries}
     keys = (name for name in (f"evolved-{number}" for number in count(1)) if name not in taken)
@@ -147,18 +136,18 @@ def admit(
             pairs = near_duplicates([*judged, one])
             same = next((judged[place] for place, later in pairs if later == len(judged)), None)
         if same is not None:
-            refused.append(RefusedProposal(text=one.text, reason=f"duplicate of {same.key}"))
+            refused[one.text] = f"duplicate of {same.key}"
             continue
         sized = one.model_copy(update={"weight": size if one.weight > 0 else -size})  # linted whatever its weight
         whole = base.model_copy(update={"criteria": (*base.criteria, sized)})
         findings = lint(whole, prompt, empty_value=checks.value_of_empty)
         found = next((f for f in findings if f.criterion == key and f.severity != "info"), None)
         if found is not None:
-            refused.append(RefusedProposal(text=one.text, reason=f"{found.rule}: {found.message}"))
+            refused[one.text] = f"{found.rule}: {found.message}"
             continue
         known.append(one)
-        accepted.append(BufferedCriterion(criterion=one, state="proposed", source=source))
-    return accepted, EvolutionRound(proposed=tuple(one.key for one in accepted), refused=tuple(refused))
+        accepted.append(BufferedCriterion(criterion=one, state="proposed"))
+    return accepted, EvolutionRound(proposed=tuple(one.key for one in accepted), refused=refused)
 
 
 Values = Sequence[float | None]
@@ -186,37 +175,6 @@ def measured(entry: BufferedCriterion, step: int, values: Values, reference: Val
     return entry.model_copy(update={"trials": entry.trials + 1, "tested_step": step, **found})
 
 
-def selected(
-    entries: Sequence[BufferedCriterion],
-    step: int,
-    *,
-    max_active: int,
-    min_separation: float,
-    referenced: bool,
-) -> dict[str, RetirementReason | None]:
-    """Return by key which criteria are kept (None), and why the others are retired.
-
-    Of the criteria that are active or were tested at this ``step``, the best ``max_active`` are kept. Frozen criteria,
-    retired ones that were not tested, and proposed ones without a trial stay as they are. A separation under
-    ``min_separation`` says nothing about a group. Where there is a trusted judge to agree with (``referenced``),
-    agreement counts.
-    """
-    reasons: dict[str, RetirementReason | None] = {}
-    eligible: list[tuple[float, int, str]] = []
-    for place, entry in enumerate(entries):
-        if entry.state == "frozen" or (entry.state != "active" and entry.tested_step != step):
-            continue
-        # separation, times 2 · agreement − 1 where there is a reference; nothing confirms what has no pairs to compare
-        share = entry.agreeing / entry.pairs if entry.pairs else 0.5
-        merit = (entry.separation or 0.0) * (2 * share - 1 if referenced else 1.0)
-        reasons[entry.key] = "agreement" if merit <= 0 else "limit"
-        if not entry.separation or entry.separation < min_separation:
-            reasons[entry.key] = "separation"
-        elif merit > 0:
-            eligible.append((-merit, place, entry.key))
-    return reasons | {key: None for *_, key in sorted(eligible)[:max_active]}
-
-
 def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: float) -> Rubric:
     """Return the rubric with the active criteria after its own, in the order of the buffer.
 
@@ -242,24 +200,6 @@ def with_criteria(rubric: Rubric, criteria: Sequence[Criterion]) -> Rubric:
     )
     used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
     return rubric.model_copy(update={"criteria": tuple(criteria), "examples": used})
-
-
-def reward_vector(rubric: Rubric, values: Floats) -> Floats:
-    """Return the rewards [N] of `core.reward.reward`, NaN where there is none."""
-    how = formula_for(rubric, rubric.formula)
-    judged = ~np.isnan(values)
-    weights = np.array([how.weights(rubric)[criterion.key] for criterion in rubric.criteria])
-    covered = judged @ weights / (weights.sum() or 1.0)
-    rewards = contribution_matrix(rubric, values).sum(1)
-    required = np.array([criterion.required for criterion in rubric.criteria])
-    pitfall = np.array([criterion.weight < 0 for criterion in rubric.criteria])
-    vetoed = (required & judged & ((values >= 0.5) == pitfall)).any(1)
-    rewards = np.where(vetoed, np.minimum(rewards, 0.0), rewards)
-    if how.clip is not None:
-        rewards = np.clip(rewards, *how.clip)
-    least = (covered >= rubric.min_coverage - 1e-12) & (covered > 0)
-    known = judged.all(1) | (least & (not how.complete) & ~(required & ~judged).any(1))
-    return np.asarray(np.where(known, rewards, np.nan), float)
 
 
 def agreement(rewards: Floats, pairs: Ints) -> float | None:
@@ -293,9 +233,6 @@ def held_out_result(pairs: Ints, clusters: Ints, start: Floats, best: Floats) ->
     )
 
 
-MIN_PAIRS = {"search": 20, "held-out": 10}
-MIN_PROMPTS = 5
-"""Prompts with pairs in each part: fewer give no interval."""
 SHOWN = 6
 """Completions that a proposer is shown, of the pairs that rubric and people order differently."""
 MAX_CHARS = 6000
@@ -305,114 +242,144 @@ WEIGHT = 0.1
 _WRITING = frozenset({"written", "trajectory"})
 
 
+@dataclass
+class Round:
+    """The round of the evolution ``id`` of the rubric ``base`` that follows a ``step``, which ``used`` a version.
+
+    A source adds to the buffer (``entries``) what is proposed, replaces entries by what is measured, and says which are
+    ``untested``, by key, since their trial failed. A round that is ``fresh`` has proposed nothing yet.
+    """
+
+    id: int
+    step: int
+    base: Rubric
+    used: Rubric
+    entries: list[BufferedCriterion]
+    done: EvolutionRound = field(default_factory=EvolutionRound)
+    fresh: bool = True
+    untested: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    score: float | None = None
+
+    def record(self, evolutions: Evolutions, rubric: Rubric | None = None, approve: Approve = "human") -> None:
+        """Record what it has done."""
+        entries = tuple(self.entries)
+        evolutions.record(self.id, step=self.step, round=self.done, entries=entries, rubric=rubric, approve=approve)
+
+
+class Source(Protocol):
+    """What criteria are proposed from and measured on: people's labels, or the rollouts of a run."""
+
+    def propose(self, rounds: Sequence[Round]) -> None:
+        """Add proposed criteria to the buffer of each round, and set its ``done``, or add a failure."""
+
+    def measure(self, rounds: Sequence[Round]) -> None:
+        """Measure what is due in each round, and replace its entries."""
+
+    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
+        """Return which criteria are kept (None) or why they are retired, by key, and the rubric with those in use."""
+
+
+def hold_rounds(evolutions: Evolutions, rounds: Sequence[Round], source: Source, *, approve: Approve = "human") -> None:
+    """Hold rounds together: propose, measure, decide, and record each, with its version in the same transaction.
+
+    Where one has proposed already, that is not asked for again; what is decided stays.
+
+    Raises:
+        ConflictError: Another process has held the round of an evolution on labels meanwhile.
+    """
+    fresh = [one for one in rounds if one.fresh]
+    source.propose(fresh)
+    for one in fresh:
+        one.record(evolutions)
+    under_way = [one for one in rounds if not one.done.decided]
+    source.measure(under_way)
+    for one in under_way:
+        moved: dict[str, tuple[str, ...]] = {}
+        decided, version = source.decide(one)
+        for place, entry in enumerate(one.entries):
+            if entry.key in decided:
+                reason = decided[entry.key]
+                state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
+                change = "retired" if reason else "activated"
+                if bool(reason) == (entry.state in USED):
+                    moved[change] = (*moved.get(change, ()), entry.key)
+                one.entries[place] = entry.model_copy(update={"state": state, "reason": reason})
+        failure = "; ".join(filter(None, [one.done.failure, *one.failures])) or None
+        active = sum(entry.state == "active" for entry in one.entries)
+        fields = {"untested": tuple(one.untested), "score": one.score, "failure": failure, "active": active}
+        one.done = one.done.model_copy(update={"decided": True, **moved, **fields})
+        one.record(evolutions, version, approve)
+
+
 def evolve_on_labels(
-    db: Database,
-    rubric: int | str,
+    s: LocalService,
     request: EvolutionRequest,
-    score_job: Callable[[int], None],
+    score_job: Callable[[int], StoredJob],
     on_progress: OnProgress = lambda done, total, note: None,
 ) -> int:
     """Evolve a rubric version on labels; with the same settings, labels and verdicts, continue or return that one's id.
 
-    ``score_job`` waits until a job is finished; ``on_progress`` is called with the round, their number and a note.
+    ``s`` is the service, here or over HTTP; ``score_job`` waits until a job is finished, and returns it;
+    ``on_progress`` is called with the round, their number and a note.
 
     Raises:
-        NotFoundError: There is no such rubric, job or judge.
-        InvalidError: The start has no verdicts, or they depend on other completions; there are too few labels or labels
-            of one class; a price is not known; or the budget is used up: with a larger one it continues.
+        NotFoundError, InvalidError: As of `Evolutions.start`; or the budget is used up: with a larger one it continues.
         ConflictError: Another process continues it.
         UnavailableError: A model cannot be asked.
     """
-    source, note = LabelSource(db, rubric, request, score_job), ""
-    if not source.finished:
-        for step in range(request.rounds):
-            on_progress(step, request.rounds, note)
-            (one,) = hold_rounds(db, step, [source.id], source)
-            note = f"agreement {one.done.score:.4f}" if one.done.score is not None else ""
-        source.finish()
-        on_progress(request.rounds, request.rounds, "")
-    return source.id
+    data, note = s.evolutions.start(request), ""
+    source = LabelSource(s, data, request, score_job)
+    for step in range(request.rounds):
+        report = s.evolutions.get(data.id)
+        if report.finished_at is not None:
+            return data.id
+        on_progress(step, request.rounds, note)
+        used = s.rubrics.get(report.newest or report.rubric).rubric
+        done = next((one.round for one in report.rounds if one.step == step), None)
+        one = Round(data.id, step, data.rubric, used, list(report.entries), done or EvolutionRound(), done is None)
+        hold_rounds(s.evolutions, [one], source)
+        note = f"agreement {one.done.score:.4f}" if one.done.score is not None else ""
+    source.finish()
+    on_progress(request.rounds, request.rounds, "")
+    return data.id
 
 
 class LabelSource:
-    """Proposes from the pairs that rubric and people order differently, and measures whole drafts on all pairs.
-
-    ``id`` is that of the evolution of the rubric with these settings, labels and verdicts.
-    """
+    """Proposes from the pairs that rubric and people order differently, and measures whole drafts on all pairs."""
 
     def __init__(
-        self, db: Database, rubric: int | str, request: EvolutionRequest, score_job: Callable[[int], None]
+        self,
+        s: LocalService,
+        data: EvolutionData,
+        request: EvolutionRequest,
+        score_job: Callable[[int], StoredJob],
     ) -> None:
-        self._db, self._request, self._score_job = db, request, score_job
-        self._proposer: Judge | None = None
-        with db.write() as session:
-            row = rubrics.get(session, rubric, allow_drafts=True)
-            _, judge = scope_of(session, row.id, request.job_id, request.judge)
-            leaves = judge.value.leaf_judges
-            if any(leaf.mode == "comparative" for leaf in leaves):
-                message = f"judge {judge.name!r} compares completions: its verdicts depend on the group"
-                raise InvalidError(message, hint="evolve with a readout or written judge: --judge NAME", path="judge")
-            # leaving a criterion out changes what such a judge is asked about the others
-            self._together = any(one.mode in _WRITING and one.criteria_per_call != 1 for one in leaves)
-            if request.proposer is not None:
-                self._proposer = judges.get(session, request.proposer).value
-                if not self._proposer.model:
-                    message = f"judge {request.proposer!r} ({self._proposer.mode}) has no model of its own"
-                    raise InvalidError(message, hint="name one of its members", path="proposer")
-                for one in (self._proposer, judge.value):
-                    jobs.check_budget(one, request.budget)
-            self._start_id, self._start, self._prompt_id = row.id, row.value, row.prompt_id
-            self._judge_id = judge.id
-            found = self._read_labels(session, row, Selection(judge.id, request.job_id, row.id))
-            settings = request.model_copy(update={"judge": judge.name})
-            key = digest("evolution", row.id, judge.id, settings.model_copy(update={"budget": None}), found)
-            columns = {"rubric_id": row.id, "judge_id": judge.id, "data_digest": found}
-            given = settings.model_dump(mode="json")
-            evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, settings=given, **columns)
-            evolution.settings = given
-            self.id, self._name = evolution.id, evolutions.lineage(evolution)
-            self.finished = evolution.finished_at is not None
-            hint = "continue by the same command with a larger --budget"
-            self._exhausted = InvalidError(f"evolution {self.id} has used its budget", hint=hint)
-            held = [one for one in evolutions.steps(session, self.id) if one.round_value and one.round_value.decided]
-            tried = {f"{self._name}-{one.step}" for one in held}
-            known = evolutions.jobs_of(session, self.id)
-        for job in known:
-            if (job.key or "").rpartition("-")[0] in tried:
-                self._values |= self._values_of(job.id)
+        self._s, self._data, self._request, self._score_job = s, data, request, score_job
+        judge = s.judges.get(data.judge).value
+        # leaving a criterion out changes what such a judge is asked about the others
+        self._together = any(one.mode in _WRITING and one.criteria_per_call != 1 for one in judge.leaf_judges)
+        held_out, pairs = np.array(data.held_out), np.array(data.pairs, np.int64)
+        self._parts = {"search": np.flatnonzero(~held_out), "held-out": np.flatnonzero(held_out)}
+        self._pairs = {"search": pairs[~held_out[pairs].any(1)], "held-out": pairs[held_out[pairs].all(1)]}
+        hint = "continue by the same command with a larger --budget"
+        self._exhausted = InvalidError(f"evolution {data.id} has used its budget", hint=hint)
+        self._verdicts = {
+            key: [Verdict.abstained(key) if each is None else Verdict.scored(key, each) for each in column]
+            for key, column in data.values.items()
+        }
+        report = s.evolutions.get(data.id)
+        tried = {self._name(str(one.step)) for one in report.rounds if one.round.decided}
+        for job in map(s.jobs.get, report.jobs):
+            if job.name in tried:
+                self._verdicts |= self._verdicts_of(job.id)
 
-    def _read_labels(self, session: Session, rubric: RubricRow, selection: Selection) -> str:
-        """Read the completions that the judge scored and people gave overall scores; return the SHA-256 of all."""
-        matrix = next(read_matrices(session, selection))
-        order = np.argsort(matrix.completions)  # not that of the items, which may change
-        self._ids, self._verdicts = matrix.completions[order], matrix.values[order]
-        self._clusters = matrix.independent[order]
-        place = {id_: row for row, id_ in enumerate(self._ids.tolist())}
-        overall = [(place[id_], who, score) for id_, who, score in labels.overall_labels(session, selection)]
-        scored, given = [row for row, *_ in overall], [score for *_, score in overall]
-        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: no person gave a score
-            self._scores = np.bincount(scored, given, len(place)) / np.bincount(scored, minlength=len(place))
-        kept = ~np.isnan(reward_vector(rubric.value, self._verdicts)) & ~np.isnan(self._scores)
-        clusters = np.random.default_rng([self._request.seed, 0]).permutation(np.unique(self._clusters[kept]))
-        out = np.isin(self._clusters, clusters[: round(self._request.held_out * len(clusters))])
-        self._rows = {"search": kept & ~out, "held-out": kept & out}
-        pairs = preference_pairs(overall, matrix.prompts[order]).reshape(-1, 2)
-        self._pairs = {name: pairs[rows[pairs].all(1)] for name, rows in self._rows.items()}
-        for name, found in self._pairs.items():
-            among = len(np.unique(self._clusters[found[:, 0]]))
-            if len(found) < MIN_PAIRS[name] or among < MIN_PROMPTS:
-                needed = f"{MIN_PAIRS[name]} pairs that a person scored differently, of {MIN_PROMPTS} prompts"
-                label = "label more completions (`rubricsvc labels import FILE`)"
-                hint = f"{label}, and score them: `rubricsvc jobs submit --judge NAME`"
-                message = f"the {name} part needs {needed}; found {len(found)} of {among}"
-                raise InvalidError(message, hint=hint, path="labels")
-        self._values = dict(zip([one.key for one in rubric.value.criteria], self._verdicts.T, strict=True))
-        parts = (self._ids, self._verdicts, self._scores, *self._pairs.values())
-        return sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in parts)).hexdigest()
+    def _name(self, what: str) -> str:
+        return f"evolution {self._data.id}: {what}"
 
-    def _rewards(self, rubric: Rubric, values: Mapping[str, Floats] | None = None) -> Floats:
-        values = self._values if values is None else values
-        return reward_vector(rubric, np.column_stack([values[one.key] for one in rubric.criteria]))
+    def _rewards(self, rubric: Rubric, verdicts: Mapping[str, Sequence[Verdict]] | None = None) -> Floats:
+        columns = [(self._verdicts if verdicts is None else verdicts)[one.key] for one in rubric.criteria]
+        return np.array([reward_or_null(rubric, row).value for row in zip(*columns, strict=True)], float)
 
     def propose(self, rounds: Sequence[Round]) -> None:
         """Ask for criteria that tell what people prefer, in pairs that the rubric orders in another way.
@@ -421,22 +388,19 @@ class LabelSource:
             InvalidError: The budget is used up.
             UnavailableError: The proposer cannot be asked.
         """
-        if (proposer := self._proposer) is None:
+        if self._request.proposer is None:
             return
+        proposer = self._s.judges.get(self._request.proposer).value
         for one in rounds:
             rewards, pairs, texts = self._rewards(one.used), self._pairs["search"], dict[str, str]()
             worst = np.argsort(ordered(differences(rewards, pairs)), kind="stable")[: 4 * SHOWN]
             drawn = np.random.default_rng([self._request.seed, 2, one.step]).permutation(worst)
-            with self._db.read() as session:
-                rows = list(dict.fromkeys(pairs[drawn].flatten().tolist()))[:SHOWN]
-                found = by_id(session, CompletionRow, self._ids[rows].tolist())
-                asked = by_id(session, PromptRow, {completion.prompt_id for completion in found.values()})
-            for row in rows:
-                completion = found[int(self._ids[row])]
-                note = f"People gave it {self._scores[row]:.2f} of 1; its reward is {rewards[row]:.2f}."
-                question = cut(asked[completion.prompt_id].value.text, MAX_CHARS)
-                answer = cut(f"{note}\n\n{completion.value.text}", MAX_CHARS)
-                texts[completion.digest] = clean(f"Question:\n{question}\n\nAnswer:\n{answer}").text
+            for row in list(dict.fromkeys(pairs[drawn].flatten().tolist()))[:SHOWN]:
+                stored = self._s.completions.get(self._data.completions[row])
+                note = f"People gave it {self._data.scores[row]:.2f} of 1; its reward is {rewards[row]:.2f}."
+                question = cut(self._s.prompts.get(stored.prompt_id).prompt.text, MAX_CHARS)
+                answer = cut(f"{note}\n\n{stored.completion.text}", MAX_CHARS)
+                texts[stored.completion.digest] = clean(f"Question:\n{question}\n\nAnswer:\n{answer}").text
             added, one.done = asyncio.run(self._ask(proposer, one, texts))
             reason = (one.done.failure or "").partition(":")[0]
             if reason == Reason.BUDGET:
@@ -448,24 +412,21 @@ class LabelSource:
     async def _ask(self, proposer: Judge, one: Round, texts: Mapping[str, str]) -> Proposed:
         limit = SpendingLimit(self._left(), 0.0)
         async with aclosing(make_engine(proposer)) as engine:
-            return await propose_criteria(
-                engine, proposer, one.base, one.entries, step=one.step, texts=texts, limit=limit
-            )
+            return await propose_criteria(engine, proposer, one.base, one.entries, texts=texts, limit=limit)
 
     def measure(self, rounds: Sequence[Round]) -> None:
         """Have the judge asked about the criteria that it was not asked about yet."""
-        labelled = np.flatnonzero(self._rows["search"])
+        searched = self._parts["search"].tolist()
         for one in rounds:
-            new = [entry.criterion for entry in one.entries if entry.key not in self._values]
+            new = [entry.criterion for entry in one.entries if entry.key not in self._verdicts]
             if new:
                 plain = [each.model_copy(update={"weight": 1.0, "group": (), "required": False}) for each in new]
-                self._values |= self._score(f"{one.step}", Rubric(criteria=tuple(plain)), "search")
+                self._verdicts |= self._score(f"{one.step}", Rubric(criteria=tuple(plain)), "search")
             for place, entry in enumerate(one.entries):
                 if not entry.trials:
-                    known = self._values[entry.key][labelled].tolist()
-                    values = [None if np.isnan(each) else each for each in known]
+                    values = [self._verdicts[entry.key][row].value for row in searched]
                     sign = -1.0 if entry.criterion.weight < 0 else 1.0
-                    reference = (sign * self._scores[labelled]).tolist()
+                    reference = [sign * self._data.scores[row] for row in searched]
                     one.entries[place] = measured(entry, one.step, values, reference) or entry
 
     def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
@@ -476,7 +437,8 @@ class LabelSource:
         for entry in one.entries:
             if entry.key not in one.used.by_key:
                 active = entry.model_copy(update={"state": "active"})
-                added = self._start.by_key.get(entry.key) or evolved_rubric(self._start, [active], WEIGHT).criteria[-1]
+                start = self._data.rubric
+                added = start.by_key.get(entry.key) or evolved_rubric(start, [active], WEIGHT).criteria[-1]
                 tried.append([*criteria, added])
         best, one.score = one.used, agreement(self._rewards(one.used), self._pairs["search"])
         for changed in tried:
@@ -492,71 +454,57 @@ class LabelSource:
 
     def finish(self) -> None:
         """Score the best rubric as a whole on held-out prompts, and store it as a draft of the start's name."""
-        with self._db.read() as session:
-            row = evolutions.get(session, self.id)
-            best = (evolutions.newest_target(session, self.id) or row.rubric).value
-            entries = evolutions.newest_entries(session, row)
-        start, after = reward_vector(self._start, self._verdicts), self._rewards(best)
+        start, report = self._data.rubric, self._s.evolutions.get(self._data.id)
+        best = self._s.rubrics.get(report.newest or report.rubric).rubric
+        before, after = self._rewards(start), self._rewards(best)
         done = EvolutionRound(decided=True, score=agreement(after, self._pairs["search"]))
-        new = best.by_key.keys() - self._start.by_key.keys()
-        if new or (self._together and len(best.criteria) < len(self._start.criteria)):
+        if best.by_key.keys() - start.by_key.keys() or (self._together and len(best.criteria) < len(start.criteria)):
             after = self._rewards(best, self._score("held-out", best, "held-out"))
-        result = held_out_result(self._pairs["held-out"], self._clusters, start, after)
-        with self._db.write() as session:
-            row = evolutions.get(session, self.id)
-            recorded = evolutions.begin_step(session, row, self._request.rounds)
-            if recorded.round is None:
-                target = None
-                if best != self._start:  # a branch where somebody has edited the start since
-                    given = rubrics.get(session, self._start_id)
-                    edit, of = Edit(parent=given.id, force=True, draft=True), {"prompt_id": given.prompt_id}
-                    target = add_version(session, best, edit, name=given.name, origin=EVOLVED, **of).row.id
-                evolutions.write_round(session, recorded, entries, done, target)
-                row.result, row.finished_at = result.model_dump(mode="json"), datetime.now(UTC)
+        result = held_out_result(self._pairs["held-out"], np.array(self._data.clusters), before, after)
+        self._s.evolutions.record(
+            self._data.id, step=self._request.rounds, round=done, entries=report.entries, rubric=best, result=result
+        )
 
-    def _score(self, what: str, rubric: Rubric, part: str) -> dict[str, Floats]:
-        """Have a rubric scored on a part by a job, or by the one that was submitted for it; return the values by key.
+    def _score(self, what: str, rubric: Rubric, part: str) -> dict[str, list[Verdict]]:
+        """Have a rubric scored on a part by a job, or by the one that was submitted for it; return the verdicts by key.
 
         Raises:
             InvalidError: The budget is used up, or the job was cancelled.
             UnavailableError: Most verdicts of the job failed.
         """
-        key, left = f"{self._name}-{what}-{rubric.digest[:12]}", self._left()
-        with self._db.write() as session:
-            known = next((job for job in evolutions.jobs_of(session, self.id) if job.key == key), None)
-            if known is not None and known.exhausted:
-                jobs.retry(session, known.id, budget=None if left is None else known.spent + left)
-            if known is None:  # a candidate is a draft that work without a rubric's name never uses
-                stored: dict[str, Any] = {"prompt_id": self._prompt_id, "origin": EVOLVED, "added_by": self._name}
-                rubric_id = rubrics.add(session, rubric, name=self._name, state=DRAFT, **stored).id
-                items = [(id_, rubric_id) for id_ in self._ids[self._rows[part]].tolist()]
-                options: dict[str, Any] = {"key": key, "name": f"evolution {self.id}: {what}", "allow_drafts": True}
-                known = jobs.submit(session, judge_id=self._judge_id, items=items, budget=left, **options)
-            job_id = known.id
-        self._score_job(job_id)
-        with self._db.read() as session:
-            job, progress = jobs.get(session, job_id), jobs.progress(session, job_id)
-            if job.exhausted:
-                raise self._exhausted
-            again, what = "then evolve again by the same command", f"job {job_id} of evolution {self.id}"
-            if job.status == CANCELLED:
-                raise InvalidError(f"{what} was cancelled", hint=f"rubricsvc jobs retry {job_id}, {again}")
-            if progress.failed_verdicts > progress.verdicts:
-                message = f"{what}: {progress.failed_verdicts} verdicts failed"
-                raise UnavailableError(message, hint=f"rubricsvc jobs retry {job_id} --wait, {again}")
-        return self._values_of(job_id)
+        name, jobs, left, lineage = self._name(what), self._s.jobs, self._left(), f"evolution-{self._data.id}"
+        submitted = map(jobs.get, self._s.evolutions.get(self._data.id).jobs)
+        known = next((one for one in submitted if one.name == name), None)
+        if known is not None and known.status == "budget_exhausted":
+            jobs.retry(known.id, budget=None if left is None else known.spent + left)
+        if known is None:  # a candidate is a draft that work without a rubric's name never uses
+            added = self._s.rubrics.add(rubric=rubric, name=lineage, prompt_id=self._data.prompt_id, draft=True)
+            ids = [self._data.completions[row] for row in self._parts[part].tolist()]
+            items, key = tuple(NewItem(completion_id=id_, rubric=added.id) for id_ in ids), f"{lineage}-{what}"
+            new = NewJob(judge=self._data.judge, items=items, key=key, name=name, budget=left, allow_drafts=True)
+            known = jobs.submit(new)
+        job = self._score_job(known.id)
+        if job.status == "budget_exhausted":
+            raise self._exhausted
+        again, what = "then evolve again by the same command", f"job {job.id} of {self._name(what)}"
+        if job.status == "cancelled":
+            raise InvalidError(f"{what} was cancelled", hint=f"rubricsvc jobs retry {job.id}, {again}")
+        if job.progress is not None and job.progress.failed_verdicts > job.progress.verdicts:
+            message = f"{what}: {job.progress.failed_verdicts} verdicts failed"
+            raise UnavailableError(message, hint=f"rubricsvc jobs retry {job.id} --wait, {again}")
+        return self._verdicts_of(job.id)
 
-    def _values_of(self, job_id: int) -> dict[str, Floats]:
-        with self._db.read() as session:
-            (matrix,) = read_matrices(session, Selection(self._judge_id, job_id))
-        return dict(zip([one.key for one in matrix.rubric.criteria], matrix.aligned(self._ids).T, strict=True))
+    def _verdicts_of(self, job_id: int) -> dict[str, list[Verdict]]:
+        by_id = {one.completion_id: one.verdicts for one in every_row(self._s.jobs.items, job_id)}
+        found = {(id_, one.criterion): one for id_, verdicts in by_id.items() for one in verdicts}
+        keys = dict.fromkeys(key for _, key in found)
+        return {
+            key: [found.get((id_, key)) or Verdict.abstained(key) for id_ in self._data.completions] for key in keys
+        }
 
     def _left(self) -> float | None:
         """Return the US dollars that are left; None without a limit."""
-        with self._db.read() as session:
-            spent = sum(job.spent for job in evolutions.jobs_of(session, self.id))
-            spent += evolutions.proposal_costs(session, evolution_id=self.id)
-        budget = self._request.budget
+        budget, spent = self._request.budget, self._s.evolutions.get(self._data.id).cost
         if budget is not None and budget <= spent:
             raise self._exhausted
         return None if budget is None else budget - spent

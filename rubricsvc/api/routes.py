@@ -80,6 +80,9 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Rubrics, "tests", "GET", "/{ref:path}/tests", OK),
     (Rubrics, "history", "GET", "/{ref:path}/history", OK),
     (Rubrics, "get", "GET", "/{ref:path}", OK),
+    (Evolutions, "start", "POST", "", CREATED),
+    (Evolutions, "begin_step", "POST", "/steps", CREATED),
+    (Evolutions, "record", "POST", "/{evolution_id}/rounds", CREATED),
     (Evolutions, "page", "GET", "", OK),
     (Evolutions, "get", "GET", "/{evolution_id}", OK),
     (Runs, "create", "POST", "", CREATED),
@@ -116,7 +119,7 @@ def router() -> APIRouter:
         if makes_job:
             responses |= {OK: {"model": returns}}
         single = noun.removesuffix("s")  # names of operations: list_jobs, submit_job, list_job_items
-        if getattr(returns, "__pydantic_generic_metadata__", {}).get("origin") is Page:
+        if method == "GET" and getattr(returns, "__pydantic_generic_metadata__", {}).get("origin") is Page:
             operation = f"list_{noun}" if name == "page" else f"list_{single}_{name}"
         elif method == "GET":
             operation = f"get_{single}" if name == "get" else f"get_{single}_{name}"

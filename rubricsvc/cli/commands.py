@@ -10,7 +10,7 @@ from getpass import getuser
 from importlib import import_module
 from inspect import Parameter, isclass, signature
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from annotated_types import Ge, Gt, Le
@@ -20,15 +20,13 @@ from pydantic.fields import FieldInfo
 from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
-from rubricsvc.queries import MAX_LIMIT
-from rubricsvc.schemas.base import Page, request
+from rubricsvc.schemas.base import request
 from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
 
-Row = TypeVar("Row")
 _SCALARS = (bool, int, float, str)
 
 
@@ -122,15 +120,6 @@ def service(caller: str | None = None) -> Iterator[LocalService | Client]:
     else:
         with local_service(caller) as found:
             yield found
-
-
-def every_row(page: Callable[..., Page[Row]], **fields: object) -> Iterator[Row]:
-    """Yield the rows of all pages of a ``page`` method."""
-    after: int | None = 0
-    while after is not None:
-        found = page(after=after, limit=MAX_LIMIT, **fields)
-        yield from found
-        after = found.next
 
 
 def require_database() -> None:

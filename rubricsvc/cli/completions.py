@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.commands import command, every_row, service
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import File, Format, import_and_report, import_file
 from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import (
@@ -31,6 +31,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Sampling
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.queries import CompletionFilters, ImportQuery
+from rubricsvc.schemas.base import every_row
 from workers.authoring.completions import CompletionSampler, SamplingResult
 
 app = group("Completions of prompts.")

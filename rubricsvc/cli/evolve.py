@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
-from rubricsvc.cli.commands import command, local_service, service
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, progress_bar, show
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
 from rubricsvc.errors import needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import StoredJob
+from rubricsvc.services.local import LocalService
 
 app = group("Evolutions: rubrics that labels or training runs improve.")
 
@@ -25,7 +26,7 @@ def start(
 ) -> None:
     """Evolve a rubric against people's labels: propose, measure, keep what agrees better, and store it as a draft.
 
-    The same command continues what was interrupted, or what has used its --budget.
+    The same command continues what was interrupted, or what has used its --budget. The proposer is asked from here.
     """
     from rubricsvc.cli.models import fetch_embedded
     from workers.queue.app import worker_for
@@ -33,7 +34,7 @@ def start(
     with needs_extra("judging"):
         from workers.evolution import evolve_on_labels
     with (
-        local_service() as s,
+        service() as s,
         continue_hint("rounds so far are stored"),
         progress_bar(f"evolution of {rubric}") as bar,
         ExitStack() as workers,  # of this process, until the last job has ended
@@ -43,13 +44,14 @@ def start(
             if (now := job.progress) is not None:
                 bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
 
-        def score_job(job_id: int) -> None:
-            workers.enter_context(worker_for(s.db, job_id, echo))
-            s.jobs.wait(job_id, None, update, echo)
+        def score_job(job_id: int) -> StoredJob:
+            if isinstance(s, LocalService):
+                workers.enter_context(worker_for(s.db, job_id, echo))
+            return s.jobs.wait(job_id, None, update, echo)
 
         if request.proposer is not None:
             fetch_embedded(s.judges.get(request.proposer).value)
-        evolution_id = evolve_on_labels(s.db, rubric, request, score_job, bar.update)
+        evolution_id = evolve_on_labels(cast("LocalService", s), request, score_job, bar.update)
         report = s.evolutions.get(evolution_id)
     _show(report, as_json)
 

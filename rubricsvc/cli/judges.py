@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,7 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import command, every_row, service
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.models import ApiKeyEnv, ask, describe_embedded, fetch_embedded, judge_from, served_models
 from rubricsvc.cli.output import NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
 from rubricsvc.cli.runs import stopping
@@ -31,6 +31,7 @@ from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.queries import AgreementQuery, Paging
+from rubricsvc.schemas.base import every_row
 from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
 from workers.engines.local.embedded_model import EMBEDDED
@@ -412,7 +413,7 @@ def _sample(
     s: LocalService | Client, job: int, limit: int, *, whole_groups: bool
 ) -> list[tuple[Rubric, Prompt, Completion]]:
     """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
-    items = list(every_row(partial(s.jobs.items, job), verdicts=False))
+    items = list(every_row(s.jobs.items, job, verdicts=False))
     draw = random.Random(0)
     place = cache(lambda *_: draw.random())
     items.sort(key=lambda one: place(one.prompt_id, one.rubric_id) if whole_groups else place(one.id))

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.commands import command, every_row, service
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import File, Format, import_and_report
 from rubricsvc.cli.output import Json, Out, group, open_output, print_json, show
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
+from rubricsvc.schemas.base import every_row
 
 app = group("Labels: people's verdicts, to compare judges with.")
 verdicts = group("Verdicts of judges, by criterion.")

@@ -13,7 +13,7 @@ import typer
 from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
-from rubricsvc.cli.commands import command, every_row, service
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of
 from rubricsvc.cli.output import Json, Out, echo, print_data, print_json, show
 from rubricsvc.core.rubric import Source
@@ -23,6 +23,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
+from rubricsvc.schemas.base import every_row
 from rubricsvc.services.versions import changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -210,7 +211,7 @@ def analyse(
         if ref is not None:
             refs = {ref}
         else:
-            items = every_row(partial(s.jobs.items, query.job_id), verdicts=False)
+            items = every_row(s.jobs.items, query.job_id, verdicts=False)
             refs = {one.rubric for one in items if one.rubric is not None and one.state == "done"}
         for each in sorted(refs):
             one = s.rubrics.analyse(each, query)

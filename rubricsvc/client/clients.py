@@ -34,7 +34,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.schemas import Item, NewRewards, Page
-from rubricsvc.schemas.base import request
+from rubricsvc.schemas.base import every_row, request
 from rubricsvc.settings import get_settings, secret
 from rubricsvc.waiting import WAIT_SECONDS, OnProgress
 
@@ -237,11 +237,7 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
     @staticmethod
     def iterate(page: Callable[P, Page[T]], *args: P.args, **fields: P.kwargs) -> Iterator[T]:
         """Iterate over all pages of a ``page`` method: ``client.iterate(client.jobs.items, job_id)``."""
-        after: int | None = 0
-        while after is not None:
-            current = page(*args, **{**fields, "after": after})  # type: ignore[arg-type]
-            yield from current.data
-            after = current.next
+        return every_row(page, *args, **fields)
 
     def close(self) -> None:
         """Close the connections."""

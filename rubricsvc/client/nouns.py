@@ -12,7 +12,15 @@ from pydantic_core import to_json
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Noun, endpoint, method, ref_endpoint
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
-from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
+from rubricsvc.core.evolution import (
+    EvolutionData,
+    EvolutionReport,
+    EvolutionRequest,
+    EvolutionState,
+    EvolutionSummary,
+    NewEvolutionRound,
+    NewEvolutionStep,
+)
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import Passport
@@ -186,6 +194,9 @@ class Evolutions(Noun[C]):
 
     get = ref_endpoint(EvolutionReport, "GET evolutions/{}", object)
     page = endpoint(schemas.Page[EvolutionSummary], "GET evolutions", EvolutionFilters)
+    start = endpoint(EvolutionData, "POST evolutions", EvolutionRequest)
+    begin_step = endpoint(schemas.Page[EvolutionState], "POST evolutions/steps", NewEvolutionStep)
+    record = ref_endpoint(EvolutionSummary, "POST evolutions/{}/rounds", NewEvolutionRound)
 
 
 class Runs(Noun[C]):

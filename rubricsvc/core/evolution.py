@@ -13,24 +13,14 @@ from pydantic import Field
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.rubric import Criterion
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
 USED: frozenset[BufferState] = frozenset({"active", "frozen"})
 """States of the criteria that are in the newest version."""
 RetirementReason = Literal["separation", "agreement", "limit"]
 """Its values do not differ within a group; they do not agree with the trusted judge or labels; others are better."""
-
-
-class ProposalSource(Value):
-    """Where a proposed criterion comes from. It is set by the evolution, and accepted from no caller."""
-
-    judge: str = Field(description="Name of the judge whose model proposed it.")
-    model: str = Field(description="Its model.")
-    template: str = Field(description="Name of the prompt template.")
-    template_digest: str = Field(description="SHA-256 of the template.")
-    step: int = Field(description="Step of the run or of the evolution, from 0.")
-    group: tuple[str, ...] = Field(description="SHA-256 of each completion that the model was shown.")
 
 
 class BufferedCriterion(Value):
@@ -43,7 +33,6 @@ class BufferedCriterion(Value):
     criterion: Criterion = Field(description="The criterion; its weight is the proposed one.")
     state: BufferState = Field(description="proposed: not tried yet; active; retired: tried again later; frozen.")
     reason: RetirementReason | None = Field(None, description="Why it is retired.")
-    source: ProposalSource | None = Field(None, description="Where it comes from; null if it was authored.")
     trials: int = Field(0, description="Groups of completions that it was tried on.")
     tested_step: int | None = Field(None, description="Step of the newest of them, from 0.")
     separation: float | None = Field(None, description="Standard deviation of its values within that group.")
@@ -57,32 +46,32 @@ class BufferedCriterion(Value):
         return self.criterion.key
 
 
-class RefusedProposal(Value):
-    """A proposed criterion that is not tried, and why."""
-
-    text: str = Field(description="Text of the criterion.")
-    reason: str = Field(description="`duplicate of KEY`, or the rule of the linter and what it found.")
-
-
 class EvolutionRound(Value):
     """What one round did, with criteria by key: stored when it has proposed, and again when it has decided."""
 
     decided: bool = Field(False, description="Whether its criteria have been measured and decided on.")
     failure: str | None = Field(None, description="Why nothing was proposed or tried; null if all went well.")
     proposed: tuple[str, ...] = Field((), description="Criteria that are new in the buffer.")
-    refused: tuple[RefusedProposal, ...] = Field((), description="Proposals that are not tried.")
+    refused: dict[str, str] = Field(
+        {}, description="Proposals that are not tried: `duplicate of KEY`, or the lint rule."
+    )
     untested: tuple[str, ...] = Field((), description="Criteria whose trial failed; they are tried again.")
     activated: tuple[str, ...] = Field((), description="Criteria that are active now, and were not before.")
     retired: tuple[str, ...] = Field((), description="Active criteria that are retired.")
     active: int = Field(0, description="Active criteria after the round.")
-    raw_reply: str = Field("", description="The proposer's reply, as it came.")
+    proposer: str = Field("", description="Name of the judge whose model proposed.")
+    model: str = Field("", description="Its model.")
+    template_digest: str = Field("", description="SHA-256 of the prompt template.")
+    shown: tuple[str, ...] = Field((), description="SHA-256 of each completion that the model was shown.")
+    raw_reply: str = Field("", description="Its reply, as it came.")
     cost: float = Field(0.0, description="US dollars of the proposer's replies; 0 without a price.")
     score: float | None = Field(None, description="Share of people's pairs that the rubric orders as they do.")
 
 
 class EvolutionRequest(Value):
-    """How a rubric is evolved against people's labels."""
+    """Which rubric is evolved against people's labels, and how."""
 
+    rubric: int | str = Field(description="Rubric: id or name@version.")
     judge: Name | None = Field(None, description="Judge that scored the rubric; by default, the most often.")
     proposer: Name | None = Field(None, description="Judge whose model proposes criteria.")
     rounds: int = Field(8, ge=1, le=1000, description="Rounds.")
@@ -102,6 +91,53 @@ class HeldOutResult(Value):
     best: float = Field(description="The same of the evolved rubric.")
     difference: Estimate = Field(description="Best less start; the interval is cluster-robust over prompts.")
     gain: bool = Field(description="Whether that interval is above 0.")
+
+
+class EvolutionData(Value):
+    """N completions that a judge scored under the start and people gave overall scores, and P pairs of them."""
+
+    id: int = Field(0, description="Id of the evolution.")
+    rubric: Rubric = Field(description="The start.")
+    prompt_id: int | None = Field(description="The prompt that it belongs to, if any.")
+    judge: str = Field(description="Name of the judge.")
+    completions: tuple[int, ...] = Field(description="Ids [N].")
+    clusters: tuple[int, ...] = Field(description="What is independent [N]: prompts, or completions of the one prompt.")
+    held_out: tuple[bool, ...] = Field(description="Whether the completion takes no part in the search [N].")
+    scores: tuple[float, ...] = Field(description="People's mean scores [N].")
+    values: dict[str, tuple[float | None, ...]] = Field(description="The judge's values [N], by criterion.")
+    pairs: tuple[tuple[int, int], ...] = Field(description="Places [P, 2] of the preferred one and the other.")
+
+
+Approve = Literal["auto", "human"]
+
+
+class NewEvolutionStep(Value):
+    """A step of a training run."""
+
+    run: Name = Field(min_length=1, max_length=120, description="Key of the run.")
+    step: int = Field(ge=0, le=10**9, description="Step, from 0.")
+    approve: Approve = Field(description="Whether versions are approved when they are written, or by people.")
+    tasks: tuple[tuple[Prompt, Rubric], ...] = Field(description="Prompts with their authored rubrics.")
+
+
+class EvolutionState(Value):
+    """The version that a step uses for a task, and what is recorded of the round that follows."""
+
+    id: int = Field(description="Id of the evolution.")
+    rubric: Rubric = Field(description="The version.")
+    entries: tuple[BufferedCriterion, ...] = Field(description="The buffer.")
+    round: EvolutionRound | None = Field(description="The round, if the step is repeated.")
+
+
+class NewEvolutionRound(Value):
+    """A round to record: when it has proposed, again when it has decided, and once more at the end of a search."""
+
+    step: int = Field(ge=0, le=10**9, description="Step, from 0.")
+    round: EvolutionRound = Field(description="The round.")
+    entries: tuple[BufferedCriterion, ...] = Field(description="The buffer after it.")
+    rubric: Rubric | None = Field(None, description="The rubric that it has decided on.")
+    approve: Approve = Field("human", description="Whether that is approved at once.")
+    result: HeldOutResult | None = Field(None, description="Of the end: its rubric is a draft of the start's name.")
 
 
 class EvolutionSummary(Value):

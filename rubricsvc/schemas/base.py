@@ -17,6 +17,7 @@ from pydantic.config import JsonDict
 from rubricsvc.core.states import RubricState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
+from rubricsvc.queries import MAX_LIMIT
 
 MAX_BATCH = 10_000
 
@@ -73,6 +74,15 @@ class Page(Wire, Generic[Data]):
     def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
         """Iterate over the rows of this page."""
         return iter(self.data)
+
+
+def every_row(page: Callable[..., Page[Data]], *args: Any, **fields: Any) -> Iterator[Data]:
+    """Yield the rows of all pages of a ``page`` method."""
+    after: int | None = 0
+    while after is not None:
+        found = page(*args, **{"limit": MAX_LIMIT, **fields, "after": after})
+        yield from found.data
+        after = found.next
 
 
 class FileProblem(Wire, frozen=True):

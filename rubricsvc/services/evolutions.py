@@ -1,34 +1,35 @@
-"""`Evolutions`: rubrics that labels or the rollouts of a training run improve, and the rounds in which they do.
+"""`Evolutions`: rubrics that labels or the rollouts of a training run improve, and the record of their rounds.
 
-`hold_rounds` proposes criteria, has them measured by a `Source`, and records the version that was decided on. Sources
-are people's labels (`workers.evolution`), and between the steps of a run its rollouts (`trainer.evolution`).
+`workers.evolution.hold_rounds` proposes, measures and decides; here is what it starts from, and what it records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.evolution import (
-    USED,
-    BufferedCriterion,
+    EvolutionData,
     EvolutionReport,
-    EvolutionRound,
+    EvolutionRequest,
+    EvolutionState,
     EvolutionStep,
     EvolutionSummary,
-    RetirementReason,
+    NewEvolutionRound,
+    NewEvolutionStep,
 )
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import EVOLVED
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
-from rubricsvc.schemas.base import takes
+from rubricsvc.schemas.base import MAX_BATCH, takes
 from rubricsvc.services.versions import Edit, add_version
-from rubricsvc.store import completions, evolutions, rubrics
+from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
+from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import by_id, get_or_add, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricRow
 
@@ -38,12 +39,18 @@ if TYPE_CHECKING:
     from rubricsvc.core.states import ApprovalPolicy
     from rubricsvc.store.session import Database
 
+MIN_PAIRS = {"search": 20, "held-out": 10}
+MIN_PROMPTS = 5
+"""Prompts with pairs in each part: fewer give no interval."""
+
 
 @dataclass(eq=False)
 class Evolutions:
-    """Evolutions, by id."""
+    """Evolutions, by id. ``approval`` says which rubrics people must approve; ``check`` is that of the validators."""
 
     db: Database
+    approval: ApprovalPolicy = "generated"
+    check: Callable[[Rubric], None] = lambda _: None
 
     @takes(EvolutionFilters)
     def page(self, query: EvolutionFilters) -> Page[EvolutionSummary]:
@@ -72,176 +79,172 @@ class Evolutions:
                 jobs=tuple(job.id for job in evolutions.jobs_of(session, row.id)),
             )
 
+    @takes(EvolutionRequest)
+    def start(self, request: EvolutionRequest) -> EvolutionData:
+        """Start an evolution on labels, and return what it searches; `hold_rounds` does.
+
+        With the same settings, labels and verdicts it is the one that exists. 404 if there is no such rubric, job or
+        judge; 422 if the start has no verdicts, or they depend on other completions; if there are too few labels or
+        labels of one class; or if a price is not known.
+        """
+        with needs_extra("judging"):
+            from rubricsvc.services.analysing import scope_of
+        with self.db.write() as session:
+            row = rubrics.get(session, request.rubric, allow_drafts=True)
+            selection, judge = scope_of(session, row.id, request.job_id, request.judge)
+            if any(leaf.mode == "comparative" for leaf in judge.value.leaf_judges):
+                message = f"judge {judge.name!r} compares completions: its verdicts depend on the group"
+                raise InvalidError(message, hint="evolve with a readout or written judge: --judge NAME", path="judge")
+            if request.proposer is not None:
+                proposer = judges.get(session, request.proposer).value
+                if not proposer.model:
+                    message = f"judge {request.proposer!r} ({proposer.mode}) has no model of its own"
+                    raise InvalidError(message, hint="name one of its members", path="proposer")
+                for one in (proposer, judge.value):
+                    jobs.check_budget(one, request.budget)
+            data = _labelled(session, row, selection, request, judge.name)
+            settings = request.model_copy(update={"judge": judge.name, "rubric": row.ref})
+            found, unlimited = digest("labels", data), settings.model_copy(update={"budget": None})
+            key, columns = digest("evolution", unlimited, found), {"rubric_id": row.id, "judge_id": judge.id}
+            evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, data_digest=found, **columns)
+            evolution.settings = settings.model_dump(mode="json")
+            return data.model_copy(update={"id": evolution.id})
+
+    @takes(NewEvolutionStep)
+    def begin_step(self, new: NewEvolutionStep) -> Page[EvolutionState]:
+        """Return the rubric version that a step of a run uses for each task, and record it.
+
+        Prompts and rubrics are stored if they are not yet. A step that is repeated uses the same versions. 409 if the
+        earlier steps of the run are not known here; 422 if people approve all rubrics, and `approve` is auto.
+        """
+        if new.approve == "auto" and self.approval == "all":
+            message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
+            raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
+        states = []
+        with self.db.write() as session:
+            if new.step and not page_of(session, EvolutionRow, 0, 1, run=new.run):
+                message = f"the database does not have the rubric versions that run {new.run} has used"
+                raise ConflictError(message, hint="use the database or service of the run")
+            for prompt, base in new.tasks:
+                self.check(base)
+                prompt_id = completions.add_prompt(session, prompt).id
+                unique = {"key": digest("evolution", new.run, prompt_id, base.digest)}
+                known = page_of(session, EvolutionRow, key=unique["key"])
+                if known:
+                    row = known[0]
+                else:
+                    version = evolutions.authored(session, base.digest, prompt_id)
+                    if version is None:
+                        edit, name = Edit(new.run, policy="none"), f"rubric-{base.digest[:12]}"
+                        version = add_version(session, base, edit, name=name).row
+                    columns = {"rubric_id": version.id, "run": new.run, "prompt_id": prompt_id}
+                    row, _ = get_or_add(session, EvolutionRow, unique, **columns)
+                step = evolutions.begin_step(session, row, new.step)
+                used, entries = rubrics.get(session, step.rubric_id).value, evolutions.newest_entries(session, row)
+                states.append(EvolutionState(id=row.id, rubric=used, entries=tuple(entries), round=step.round_value))
+        return Page(data=tuple(states), next=None)
+
+    @takes(NewEvolutionRound)
+    def record(self, evolution_id: int, new: NewEvolutionRound) -> EvolutionSummary:
+        """Record a round, and in the same transaction the version that it has written. What is recorded stays.
+
+        409 if another process has decided the round of an evolution on labels in another way.
+        """
+        if new.rubric is not None:
+            self.check(new.rubric)
+        with self.db.write() as session:
+            row = evolutions.get(session, evolution_id)
+            result = new.result if row.run is None else None
+            step, target_id = evolutions.begin_step(session, row, new.step), None
+            known, done, name = step.round_value, new.round, evolutions.lineage(row)
+            parent = evolutions.newest_target(session, row.id) or row.rubric
+            if known is not None and (known.decided or not done.decided):
+                if row.run is None and known.decided and known != done:
+                    raise ConflictError(f"evolution {row.id} is continued by another process", hint="wait for it")
+                return EvolutionSummary(**_summary(session, row))
+            if new.rubric is not None and result is not None and new.rubric.digest != row.rubric.digest:
+                # a branch where somebody has edited the start since
+                edit, of = Edit(parent=row.rubric_id, force=True, draft=True), {"prompt_id": row.rubric.prompt_id}
+                target_id = add_version(session, new.rubric, edit, name=row.rubric.name, origin=EVOLVED, **of).row.id
+            elif new.rubric is not None and result is None and new.rubric.digest != parent.digest:
+                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
+                prompt_id = row.prompt_id or row.rubric.prompt_id
+                human = new.approve == "human" or self.approval == "all"
+                edit = Edit(row.run or name, parent.id, force=True, draft=human, policy="none")
+                target = add_version(session, new.rubric, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
+                moved = {"activated": done.activated, "retired": done.retired}
+                changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items() if keys)
+                comment = f"evolved after step {new.step + 1}: {changed or 'as the buffer is now'}"
+                rubrics.record_event(session, target, target.state, by=edit.by or name, comment=comment)
+                target_id = target.id
+            step.round, step.target_id = done.model_dump(mode="json"), target_id
+            step.entries = [one.model_dump(mode="json") for one in new.entries]
+            session.flush()
+            if result is not None:
+                row.result, row.finished_at = result.model_dump(mode="json"), datetime.now(UTC)
+            return EvolutionSummary(**_summary(session, row))
+
+
+def _labelled(
+    session: Session, row: RubricRow, selection: Selection, request: EvolutionRequest, judge: str
+) -> EvolutionData:
+    """Return the completions that the judge scored and people gave overall scores, divided by what is independent."""
+    import numpy as np
+
+    from rubricsvc.services.analysing import read_matrices
+    from rubricsvc.stats.paired import preference_pairs
+
+    matrix = next(read_matrices(session, selection))
+    place = {id_: number for number, id_ in enumerate(matrix.completions.tolist())}
+    overall = [(place[id_], who, score) for id_, who, score in labels.overall_labels(session, selection)]
+    scored = [number for number, *_ in overall]
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: no person gave a score
+        sums = np.bincount(scored, [score for *_, score in overall], len(place))
+        scores = sums / np.bincount(scored, minlength=len(place))
+    used = np.flatnonzero(~np.isnan(matrix.rewards) & ~np.isnan(scores))
+    if len(used) > MAX_BATCH:
+        message = f"{len(used)} labelled completions; a search is limited to {MAX_BATCH}"
+        raise InvalidError(message, hint="name a job: --job ID", path="job_id")
+    used = used[np.argsort(matrix.completions[used])]  # not in the order of the items, which may change
+    clusters = matrix.independent[used]
+    shuffled = np.random.default_rng([request.seed, 0]).permutation(np.unique(clusters))
+    held_out = np.isin(clusters, shuffled[: round(request.held_out * len(shuffled))])
+    new_place = {number: new for new, number in enumerate(used.tolist())}
+    kept = [(new_place[number], who, score) for number, who, score in overall if number in new_place]
+    pairs = preference_pairs(kept, matrix.prompts[used])
+    for name, part in (("search", ~held_out), ("held-out", held_out)):
+        inside = pairs[part[pairs].all(1)]
+        among = len(np.unique(clusters[inside[:, 0]]))
+        if len(inside) < MIN_PAIRS[name] or among < MIN_PROMPTS:
+            needed = f"{MIN_PAIRS[name]} pairs that a person scored differently, of {MIN_PROMPTS} prompts"
+            label = "label more completions (`rubricsvc labels import FILE`)"
+            hint = f"{label}, and score them: `rubricsvc jobs submit --judge NAME`"
+            message = f"the {name} part needs {needed}; found {len(inside)} of {among}"
+            raise InvalidError(message, hint=hint, path="labels")
+    values = np.where(np.isnan(matrix.values[used]), None, matrix.values[used]).T.tolist()  # type: ignore[call-overload]
+    return EvolutionData(
+        rubric=row.value,
+        prompt_id=row.prompt_id,
+        judge=judge,
+        completions=tuple(matrix.completions[used].tolist()),
+        clusters=tuple(clusters.tolist()),
+        held_out=tuple(held_out.tolist()),
+        scores=tuple(scores[used].tolist()),
+        values={one.key: tuple(column) for one, column in zip(row.value.criteria, values, strict=True)},
+        pairs=tuple(map(tuple, pairs.tolist())),
+    )
+
 
 def _summary(session: Session, row: EvolutionRow) -> dict[str, Any]:
     """Return the fields of a summary."""
     steps, newest = evolutions.steps(session, row.id), evolutions.newest_target(session, row.id)
     names = ("id", "created_at", "finished_at", "run", "prompt_id", "held_out")
-    jobs = evolutions.jobs_of(session, row.id) if row.run is None else []
+    jobs_of = evolutions.jobs_of(session, row.id) if row.run is None else []
     held = steps if row.run is not None else [one for one in steps if one.round_value and one.round_value.decided]
     return {name: getattr(row, name) for name in names} | {
         "rubric": row.rubric.ref,
         "newest": newest.ref if newest is not None else None,
         "steps": len(held) - (row.run is None and row.finished_at is not None),
         "planned": row.request.rounds if row.request is not None else None,
-        "cost": evolutions.proposal_costs(session, evolution_id=row.id) + sum(job.spent for job in jobs),
+        "cost": evolutions.proposal_costs(session, evolution_id=row.id) + sum(job.spent for job in jobs_of),
     }
-
-
-Approve = Literal["auto", "human"]
-Authored = tuple[Prompt, Rubric]
-"""A prompt with its authored rubric."""
-
-
-@dataclass
-class Round:
-    """The round of the evolution ``id`` of the rubric ``base`` that follows a ``step``, which ``used`` a version.
-
-    A source adds to the buffer (``entries``) what is proposed, replaces entries by what is measured, and says which are
-    ``untested``, by key, since their trial failed.
-    """
-
-    id: int
-    step: int
-    base: Rubric
-    used: Rubric
-    entries: list[BufferedCriterion]
-    done: EvolutionRound = field(default_factory=EvolutionRound)
-    untested: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    score: float | None = None
-
-
-class Source(Protocol):
-    """What criteria are proposed from and measured on: people's labels, or the rollouts of a run."""
-
-    def propose(self, rounds: Sequence[Round]) -> None:
-        """Add proposed criteria to the buffer of each round, and set its ``done``, or add a failure."""
-
-    def measure(self, rounds: Sequence[Round]) -> None:
-        """Measure what is due in each round, and replace its entries."""
-
-    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
-        """Return which criteria are kept (None) or why they are retired, by key, and the rubric with those in use."""
-
-
-def hold_rounds(
-    db: Database, step: int, ids: Sequence[int], source: Source, *, approve: Approve = "human"
-) -> list[Round]:
-    """Hold the round of each evolution that follows a step: propose, measure, decide, and record each of them.
-
-    What another process has recorded is taken over: proposals are not asked for again, and a round that is decided
-    stays. A version is written in one transaction with its round, as a draft where a person approves.
-
-    Raises:
-        ConflictError: Another process has held the round of an evolution on labels meanwhile.
-    """
-    rounds, fresh = list[Round](), list[Round]()
-    with db.write() as session:
-        for row in (evolutions.get(session, id_) for id_ in ids):
-            recorded = evolutions.begin_step(session, row, step)
-            used, entries = rubrics.get(session, recorded.rubric_id).value, evolutions.newest_entries(session, row)
-            rounds.append(Round(row.id, step, row.rubric.value, used, entries))
-            if recorded.round_value is None:
-                fresh.append(rounds[-1])
-            else:
-                rounds[-1].done = recorded.round_value
-    source.propose(fresh)
-    with db.write() as session:
-        for one in fresh:
-            recorded = evolutions.begin_step(session, evolutions.get(session, one.id), step)
-            if recorded.round is None:
-                evolutions.write_round(session, recorded, one.entries, one.done)
-    under_way = [one for one in rounds if not one.done.decided]
-    source.measure(under_way)
-    for one in under_way:
-        moved: dict[str, tuple[str, ...]] = {}
-        decided, version = source.decide(one)
-        for place, entry in enumerate(one.entries):
-            if entry.key in decided:
-                reason = decided[entry.key]
-                state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
-                change = "retired" if reason else "activated"
-                if bool(reason) == (entry.state in USED):
-                    moved[change] = (*moved.get(change, ()), entry.key)
-                one.entries[place] = entry.model_copy(update={"state": state, "reason": reason})
-        failure = "; ".join(filter(None, [one.done.failure, *one.failures])) or None
-        active = sum(entry.state == "active" for entry in one.entries)
-        fields = {"untested": tuple(one.untested), "score": one.score, "failure": failure, "active": active}
-        one.done = one.done.model_copy(update={"decided": True, **moved, **fields})
-        with db.write() as session:
-            row = evolutions.get(session, one.id)
-            recorded = evolutions.begin_step(session, row, step)
-            if (known := recorded.round_value) is not None and known.decided:
-                if row.run is None:
-                    raise ConflictError(f"evolution {one.id} is continued by another process", hint="wait for it")
-                continue
-            parent, target_id = evolutions.newest_target(session, row.id) or row.rubric, None
-            if version.digest != parent.digest:
-                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
-                name, prompt_id = evolutions.lineage(row), row.prompt_id or row.rubric.prompt_id
-                edit = Edit(row.run or name, parent.id, force=True, draft=approve == "human", policy="none")
-                target = add_version(session, version, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
-                changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items())
-                comment = f"evolved after step {step + 1}: {changed or 'as the buffer is now'}"
-                rubrics.record_event(session, target, target.state, by=edit.by or name, comment=comment)
-                target_id = target.id
-            evolutions.write_round(session, recorded, one.entries, one.done, target_id)
-    return rounds
-
-
-class RunEvolutions:
-    """The evolutions of one training run, one for each prompt; ``run`` is its name, which no other run has.
-
-    What a step used and what its round did is recorded once: a step that is repeated after a resume finds it, and so
-    uses the same versions. They are approved when they are written, or by a person (``approve``); ``approval`` says
-    which rubrics must be.
-
-    Raises:
-        InvalidError: All rubrics need the approval of a person, and ``approve`` is ``auto``.
-    """
-
-    def __init__(self, db: Database, run: str, approve: Approve, approval: ApprovalPolicy = "generated") -> None:
-        if approve == "auto" and approval == "all":
-            message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
-            raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
-        self.run, self.approve, self.db = run, approve, db
-        self._ids: dict[tuple[str, str], int] = {}
-
-    def begin_step(self, step: int, tasks: Sequence[Authored]) -> list[Rubric]:
-        """Return the rubric version that a step (from 0) uses for each task, and record it.
-
-        Raises:
-            ConflictError: The database does not know the earlier steps of the run.
-        """
-        with self.db.read() as session:
-            if step and not page_of(session, EvolutionRow, 0, 1, run=self.run):
-                message = f"the database does not have the rubric versions that run {self.run} has used"
-                raise ConflictError(message, hint="use the database of the run: set RUBRICSVC_DATABASE_URL")
-        ids, used = self.ids(tasks), dict[int, int]()
-        with self.db.write() as session:
-            for id_ in dict.fromkeys(ids):
-                used[id_] = evolutions.begin_step(session, evolutions.get(session, id_), step).rubric_id
-            rows = by_id(session, RubricRow, used.values())
-            return [rows[used[id_]].value for id_ in ids]
-
-    def ids(self, tasks: Sequence[Authored]) -> list[int]:
-        """Return the evolution of each task; the prompt and the rubric are stored if they are not yet."""
-        keys = [(prompt.digest, base.digest) for prompt, base in tasks]
-        with self.db.write() as session:
-            for key, (prompt, base) in zip(keys, tasks, strict=True):
-                if key not in self._ids:
-                    prompt_id = completions.add_prompt(session, prompt).id
-                    row = evolutions.authored(session, base.digest, prompt_id)
-                    if row is None:
-                        edit, name = Edit(self.run, policy="none"), f"rubric-{base.digest[:12]}"
-                        row = add_version(session, base, edit, name=name).row
-                    columns = {"rubric_id": row.id, "run": self.run, "prompt_id": prompt_id}
-                    unique = {"key": digest("evolution", self.run, prompt_id, base.digest)}
-                    self._ids[key] = get_or_add(session, EvolutionRow, unique, **columns)[0].id
-        return [self._ids[key] for key in keys]
-
-    def spent(self) -> float:
-        """Return the US dollars that the proposals of this run have cost."""
-        with self.db.read() as session:
-            return evolutions.proposal_costs(session, run=self.run)

@@ -1,21 +1,18 @@
 """Evolutions of rubrics, and the versions that their steps use.
 
-The versions that a training run writes for a prompt have one name: its lineage. In use is the version of the newest
-selection: an approval by a person, or the run's own event on an approved version.
+The versions that a training run writes for a prompt have one name: its lineage.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound
+from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.states import APPROVED
 from rubricsvc.store.session import existing, get_or_add
-from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, JobRow, RubricEventRow, RubricRow
+from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, JobRow, RubricRow
 
 
 def get(session: Session, evolution_id: int | str) -> EvolutionRow:
@@ -51,25 +48,17 @@ def steps(session: Session, evolution_id: int) -> list[EvolutionStepRow]:
 def begin_step(session: Session, row: EvolutionRow, number: int) -> EvolutionStepRow:
     """Record the version that a step uses; what is recorded already stays.
 
-    On labels it is what the newest round has written. A run goes on with that of the step before, 0 standing for the
-    event of the start, until a later event selects another one of its lineage.
+    It is what the newest round has written; in a run, if that is not approved, the newest approved version of its
+    lineage.
     """
-    key, step, event = {"evolution_id": row.id, "step": number}, EvolutionStepRow, RubricEventRow
-    known = session.scalars(select(step).filter_by(**key)).first()
-    if known is not None:
+    key = {"evolution_id": row.id, "step": number}
+    if known := session.scalars(select(EvolutionStepRow).filter_by(**key)).first():
         return known
-    if row.run is None:
-        use = ((newest_target(session, row.id) or row.rubric).id, 0)
-    else:
-        query = select(step.rubric_id, step.event_id).where(step.evolution_id == row.id, step.step < number)
-        before = session.execute(query.order_by(step.step.desc()).limit(1)).first()
-        rubric_id, event_id = before or (row.rubric_id, 0)
-        chosen = (event.from_state != event.to_state) | (event.by == row.run)
-        found = select(event.rubric_id, event.id).join(RubricRow, RubricRow.id == event.rubric_id)
-        found = found.where(RubricRow.name == lineage(row), event.id > event_id, event.to_state == APPROVED, chosen)
-        newest = session.execute(found.order_by(event.id.desc()).limit(1)).first()
-        use = (newest[0], newest[1]) if newest is not None else (rubric_id, event_id)
-    return get_or_add(session, step, key, rubric_id=use[0], event_id=use[1])[0]
+    used = newest_target(session, row.id) or row.rubric
+    if row.run is not None and used.state != APPROVED:
+        query = select(RubricRow).filter_by(name=lineage(row), state=APPROVED).order_by(RubricRow.version.desc())
+        used = session.scalars(query.limit(1)).first() or row.rubric
+    return get_or_add(session, EvolutionStepRow, key, rubric_id=used.id)[0]
 
 
 def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterion]:
@@ -80,19 +69,6 @@ def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterio
     if newest is not None:
         return [BufferedCriterion.model_validate(one) for one in newest.entries or ()]
     return [BufferedCriterion(criterion=one, state="frozen") for one in row.rubric.value.criteria]
-
-
-def write_round(
-    session: Session,
-    row: EvolutionStepRow,
-    entries: Iterable[BufferedCriterion],
-    done: EvolutionRound,
-    target_id: int | None = None,
-) -> None:
-    """Record the round that follows a step, with its buffer: once it has proposed, and again once it has decided."""
-    row.round, row.target_id = done.model_dump(mode="json"), target_id
-    row.entries = [one.model_dump(mode="json") for one in entries]
-    session.flush()
 
 
 def proposal_costs(session: Session, **columns: object) -> float:

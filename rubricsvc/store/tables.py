@@ -488,8 +488,8 @@ class EvolutionRow(DatedRow):
 class EvolutionStepRow(DatedRow):
     """The version that a step (from 0) used, and the round that followed, if any did.
 
-    ``event_id`` is the newest review event that decided the version, 0 for the start. ``entries`` is the buffer after
-    the round, or while it is under way. ``target_id`` is the version that it has written, null if it changed nothing.
+    ``entries`` is the buffer after the round, or while it is under way. ``target_id`` is the version that it has
+    written, null if it changed nothing.
     """
 
     __tablename__ = "evolution_steps"
@@ -498,7 +498,6 @@ class EvolutionStepRow(DatedRow):
     evolution_id: Mapped[int] = mapped_column(ForeignKey("evolutions.id"))
     step: Mapped[int]
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"))
-    event_id: Mapped[int] = mapped_column(default=0)
     target_id: Mapped[int | None] = mapped_column(ForeignKey("rubrics.id"), index=True)
     entries: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     round: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))

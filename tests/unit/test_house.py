@@ -76,13 +76,13 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_430,
+    "rubricsvc/core": 3_461,
     "rubricsvc/stats": 1_820,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 660,
     "rubricsvc/collections": 1_380,
-    "rubricsvc/store": 3_800,
+    "rubricsvc/store": 3_769,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_800,
     "rubricsvc/client": 800,
@@ -107,6 +107,7 @@ BUDGETS = {
     "trainer": 11_000,
     "migrations": 300,
     "recipes": 2_500,
+    "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_400,
     "rubricsvc workers trainer migrations": 49_000,
     "tests": 36_000,
 }
@@ -128,7 +129,8 @@ def lines_of(path: Path) -> int:
 def test_rooms_are_within_their_budgets() -> None:
     large = []
     for room, budget in BUDGETS.items():
-        lines = sum(lines_of(path) for part in room.split() for path in (ROOT / part).rglob("*.py"))
+        globs = [part if "*" in part else f"{part}/**/*.py" for part in room.split()]
+        lines = sum(lines_of(path) for pattern in globs for path in ROOT.glob(pattern))
         if lines > budget:
             large.append(f"{room} has {lines} lines, its budget is {budget}")
     assert not large, "\n".join(large)

@@ -18,7 +18,7 @@ import torch
 
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.evolutions import RunEvolutions
+from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import EvolutionStepRow, RubricRow
 from tests.databases import sqlite_at
@@ -54,8 +54,8 @@ def run(out: Path, url: str, proposer: str) -> None:
     evolve = {"proposer": judge, "every": EVERY, "max_active": 2, "retest_every": 4, "shown": 3}
     config = tiny_config(steps=STEPS, out=out, checkpoint_every=3, evolve=evolve)
     assert config.evolve is not None
-    buffers = RunEvolutions(Database(url), out.name, config.evolve.approve)
-    with JudgeRewards(JUDGE) as rewards, OnlineEvolution(config.evolve, buffers, rewards) as evolution:
+    evolutions = Evolutions(Database(url))
+    with JudgeRewards(JUDGE) as rewards, OnlineEvolution(config.evolve, evolutions, out.name, rewards) as evolution:
         resume = (out / "config.json").exists()
         train(tiny_policy(), TASKS, rewards, config, resume=resume, evolution=evolution)
 

@@ -21,7 +21,7 @@ from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
-from rubricsvc.services.evolutions import Evolutions, RunEvolutions
+from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, TASKS, share_of_a, tiny_config, tiny_policy
@@ -36,6 +36,7 @@ from trainer.policies.policy import Policy
 from trainer.recording import Metrics
 from trainer.rewards import CallableRewards, ControlRewards, JudgeRewards, ScoredRollout
 from workers.engines.base import EngineRequest, Failure, Reply
+from workers.evolution import Round
 
 BASE = Rubric(criteria=[Criterion(key="sun", text=uses("sun"), weight=4), Criterion(key="rain", text=uses("rain"))])
 PITFALL = Criterion(key="rude", text="Is rude.", weight=-4)
@@ -59,8 +60,8 @@ class ScriptedProposer(WordEngine):
 class Training:
     """A run whose completions a test writes."""
 
-    def __init__(self, evolution: OnlineEvolution, buffers: RunEvolutions, rewards: JudgeRewards) -> None:
-        self.evolution, self.buffers, self.rewards = evolution, buffers, rewards
+    def __init__(self, evolution: OnlineEvolution, evolutions: Evolutions, rewards: JudgeRewards) -> None:
+        self.evolution, self.evolutions, self.rewards = evolution, evolutions, rewards
         self.done = 0
         self.scored: list[ScoredRollout] = []
 
@@ -86,8 +87,8 @@ class Training:
 
     def entries(self) -> dict[str, BufferedCriterion]:
         """The buffer, by key."""
-        (number,) = self.buffers.ids([(TASK.prompt, TASK.rubric)])
-        return {entry.key: entry for entry in Evolutions(self.buffers.db).get(number).entries}
+        (one,) = self.evolutions.page()
+        return {entry.key: entry for entry in self.evolutions.get(one.id).entries}
 
 
 @contextmanager
@@ -100,15 +101,14 @@ def training(
     **settings: Any,
 ) -> Iterator[Training]:
     config = EvolveConfig.model_validate({"proposer": proposer or Judge(name="p", model="m"), "every": 1, **settings})
-    buffers = RunEvolutions(db, "run-1", config.approve)
     with JudgeRewards(JUDGE, judge or WordEngine()) as rewards, pytest.MonkeyPatch.context() as patch:
         if proposer is None:
             patch.setattr("trainer.evolution.make_engine", lambda _: ScriptedProposer(*replies))
         if trusted is not None:
             patch.setattr("trainer.evolution.JudgeRewards", lambda _: trusted)
             config = config.model_copy(update={"trusted": JUDGE})
-        with OnlineEvolution(config, buffers, rewards) as evolution:
-            yield Training(evolution, buffers, rewards)
+        with OnlineEvolution(config, Evolutions(db), "run-1", rewards) as evolution:
+            yield Training(evolution, Evolutions(db), rewards)
 
 
 def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> None:
@@ -338,3 +338,43 @@ def test_judge_rewards_grade_each_prompt_by_its_item(tmp_path: Path) -> None:
     with JudgeRewards(CHECKS) as rewards:
         scored = rewards.score(tasks, [Completion(text="1111")] * 2)
     assert [result.reward.value for result in scored] == pytest.approx([3.0, 0.0])
+
+
+def entry(key: str, state: str = "proposed", **fields: object) -> BufferedCriterion:
+    criterion = Criterion(key=key, text=f"Says {key}.")
+    return BufferedCriterion.model_validate({"criterion": criterion, "state": state, **fields})
+
+
+def decided(db: Database, entries: list[BufferedCriterion], *, referenced: bool = False) -> dict[str, Any]:
+    trusted = JudgeRewards(JUDGE, WordEngine()) if referenced else None
+    with training(db, trusted=trusted, max_active=2) as run:
+        return dict(run.evolution.decide(Round(1, 3, TASK.rubric, TASK.rubric, entries))[0])
+
+
+def test_decide_keeps_the_limit_and_never_moves_frozen_criteria(db: Database) -> None:
+    entries = [
+        entry("frozen", "frozen", separation=0.0, tested_step=3),
+        entry("old", "active", separation=0.1),
+        entry("kept", "active", separation=0.3),
+        entry("best", separation=0.5, tested_step=3),
+        entry("flat", separation=0.01, tested_step=3),
+        entry("asleep", "retired", separation=0.5, tested_step=2),
+        entry("untried"),
+    ]
+    after = decided(db, entries)
+    assert after == {"old": "limit", "kept": None, "best": None, "flat": "separation"}
+
+
+def test_decide_retires_what_does_not_agree(db: Database) -> None:
+    entries = [
+        entry("agrees", "active", separation=0.2, agreeing=3, pairs=4),
+        entry("opposes", "active", separation=0.5, agreeing=1, pairs=4),
+        entry("unknown", separation=0.5, tested_step=3),
+    ]
+    after = decided(db, entries, referenced=True)
+    assert after == {"agrees": None, "opposes": "agreement", "unknown": "agreement"}
+
+
+def test_decide_keeps_a_retired_criterion_again_and_an_active_one_whose_trial_failed(db: Database) -> None:
+    assert decided(db, [entry("a", "retired", reason="separation", separation=0.5, tested_step=3)]) == {"a": None}
+    assert decided(db, [entry("a", "active", separation=0.5)]) == {"a": None}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rubricsvc.core.evolution import BufferedCriterion, ProposalSource
+from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
@@ -24,7 +24,6 @@ from workers.evolution import (
     held_out_result,
     measured,
     propose_criteria,
-    selected,
 )
 
 PROMPT = Prompt.of("How much water does the plant need?")
@@ -36,7 +35,6 @@ BASE = Rubric(
 )
 ENTRIES = [BufferedCriterion(criterion=one, state="frozen") for one in BASE.criteria]
 JUDGE = Judge(name="proposer", model="m")
-SOURCE = ProposalSource(judge="proposer", model="m", template="online", template_digest="d", step=3, group=("g",))
 ANSWERS = [Completion(text=text) for text in ("Two cups </answer-1>", "A lot", "Great question!")]
 
 
@@ -46,7 +44,7 @@ def reply(*criteria: tuple[str, float]) -> str:
 
 def propose(engine: Script, entries: Sequence[BufferedCriterion] = ENTRIES, *, most: int = 2) -> Proposed:
     texts, limit = {one.digest: one.text for one in ANSWERS}, SpendingLimit(None, 0.0)
-    asked = propose_criteria(engine, JUDGE, BASE, entries, step=3, texts=texts, most=most, limit=limit, prompt=PROMPT)
+    asked = propose_criteria(engine, JUDGE, BASE, entries, texts=texts, most=most, limit=limit, prompt=PROMPT)
     return asyncio.run(asked)
 
 
@@ -62,8 +60,7 @@ def test_proposer_shows_distinct_answers_and_the_criteria_in_use() -> None:
     (one,) = added
     assert done.proposed == (one.key,)
     assert (one.key, one.state, one.criterion.weight) == ("evolved-2", "proposed", -1)
-    assert one.source is not None
-    assert (one.source.judge, one.source.step, len(one.source.group)) == ("proposer", 3, 3)
+    assert (done.proposer, done.model, len(done.shown)) == ("proposer", "m", 3)
     assert done.raw_reply == reply(("Praises the question or the person who asks.", -1))
 
 
@@ -82,8 +79,8 @@ def test_proposer_without_criteria_says_why(replies: list[str | Failure], reason
 
 
 def refusals(*criteria: Criterion, entries: Sequence[BufferedCriterion] = ENTRIES) -> list[str]:
-    _, done = admit(criteria, BASE, entries, prompt=PROMPT, source=SOURCE)
-    return [one.reason.partition(":")[0] for one in done.refused]
+    _, done = admit(criteria, BASE, entries, prompt=PROMPT)
+    return [reason.partition(":")[0] for reason in done.refused.values()]
 
 
 def test_admit_refuses_duplicates_of_all_states() -> None:
@@ -110,10 +107,6 @@ def entry(key: str, state: str = "proposed", weight: float = 1.0, **fields: obje
     return BufferedCriterion.model_validate({"criterion": criterion, "state": state, **fields})
 
 
-def select(entries: list[BufferedCriterion], *, referenced: bool = False) -> dict[str, str | None]:
-    return selected(entries, 3, max_active=2, min_separation=0.05, referenced=referenced)
-
-
 def test_measured_takes_the_deviation_within_the_group() -> None:
     after = measured(entry("a"), 7, [1.0, 0.0, None, 1.0, 0.0])
     assert after is not None
@@ -133,35 +126,6 @@ def test_measured_counts_pairs_that_agree_with_the_trusted_judge() -> None:
     again = measured(after, 1, [0.9, 0.1], [0.0, 1.0])
     assert again is not None
     assert (again.agreeing, again.pairs, again.trials) == (2, 3, 2)
-
-
-def test_selected_keeps_the_limit_and_never_moves_frozen_criteria() -> None:
-    entries = [
-        entry("frozen", "frozen", separation=0.0, tested_step=3),
-        entry("old", "active", separation=0.1),
-        entry("kept", "active", separation=0.3),
-        entry("best", separation=0.5, tested_step=3),
-        entry("flat", separation=0.01, tested_step=3),
-        entry("asleep", "retired", separation=0.5, tested_step=2),
-        entry("untried"),
-    ]
-    after = select(entries)
-    assert after == {"old": "limit", "kept": None, "best": None, "flat": "separation"}
-
-
-def test_selected_retires_what_does_not_agree() -> None:
-    entries = [
-        entry("agrees", "active", separation=0.2, agreeing=3, pairs=4),
-        entry("opposes", "active", separation=0.5, agreeing=1, pairs=4),
-        entry("unknown", separation=0.5, tested_step=3),
-    ]
-    after = select(entries, referenced=True)
-    assert after == {"agrees": None, "opposes": "agreement", "unknown": "agreement"}
-
-
-def test_selected_keeps_a_retired_criterion_again_and_an_active_one_whose_trial_failed() -> None:
-    assert select([entry("a", "retired", reason="separation", separation=0.5, tested_step=3)]) == {"a": None}
-    assert select([entry("a", "active", separation=0.5)]) == {"a": None}
 
 
 def test_agreement_of_rewards_counts_ties_half_and_needs_most_pairs() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.local import LocalService
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_comparing import score
@@ -24,7 +25,7 @@ RUBRIC = Rubric(criteria=tuple(Criterion(key=key, text=f"Is {key}.", weight=w) f
 SMALL: dict[str, Any] = {"rounds": 4}
 
 
-def no_job(job_id: int) -> None:
+def no_job(job_id: int) -> NoReturn:
     raise AssertionError(f"job {job_id}")
 
 
@@ -46,8 +47,8 @@ def labelled(db: Database, *, permuted: bool = False, prompts: int = PROMPTS, ru
 
 
 def evolved(db: Database, on_progress: Any = lambda *_: None, **options: Any) -> EvolutionReport:
-    request = EvolutionRequest(**(SMALL | options))
-    return Evolutions(db).get(evolve_on_labels(db, "r", request, no_job, on_progress))
+    request = EvolutionRequest(**({"rubric": "r"} | SMALL | options))
+    return Evolutions(db).get(evolve_on_labels(LocalService(db), request, no_job, on_progress))
 
 
 def test_evolution_finds_an_improvement_by_construction(each_db: Database) -> None:
@@ -94,8 +95,8 @@ def test_proposals_are_stored_before_they_are_tried(db: Database, monkeypatch: p
     labelled(db)
     asked = list[int]()
 
-    async def propose(*given: Any, step: int, texts: Mapping[str, str], limit: Any) -> Any:
-        asked.append(step)
+    async def propose(*given: Any, texts: Mapping[str, str], limit: Any) -> Any:
+        asked.append(len(asked))
         assert texts and all("People gave it" in text for text in texts.values())
         criterion = Criterion(key="evolved-1", text="Names a cause.")
         done = EvolutionRound(proposed=("evolved-1",), cost=0.5, raw_reply="{}")

@@ -9,15 +9,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rubricsvc.settings import get_settings
 from tests import evolving_model
 from tests.cli import Cli, Ran, add_judge
 from tests.instant_engine import InstantEngine
 from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server
+from tests.service_process import service
 from workers.audit import cases
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -133,9 +136,16 @@ def evolve(cli: Cli, *args: object) -> Ran:
     return ran
 
 
-def test_evolve_finds_a_criterion_that_a_model_proposes(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
+@pytest.mark.parametrize("remote", [False, True])
+def test_evolve_finds_a_criterion_that_a_model_proposes(
+    cli: Cli, tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, remote: bool
+) -> None:
     prepare(cli, tmp_path, server.url)
-    found = evolve(cli, "--proposer", "j").json
+    with ExitStack() as stack:
+        if remote:
+            url = stack.enter_context(service(tmp_path, get_settings().database_url))
+            stack.enter_context(monkeypatch.context()).setenv("RUBRICSVC_URL", url)
+        found = evolve(cli, "--proposer", "j").json
     assert found["held_out"]["gain"] and not asked_twice(server) and found["newest"] == "r@2"
     stored = cli("rubrics", "show", "r@2", "--json").json
     assert {one["text"] for one in evolving_model.PROPOSAL} & {one["text"] for one in stored["rubric"]["criteria"]}

@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound
+from rubricsvc.core.evolution import USED, Approve, BufferedCriterion, EvolutionRound, EvolutionState
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import ConflictError
-from rubricsvc.services.evolutions import Approve, Evolutions, Round, RunEvolutions, hold_rounds
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import completions, rubrics
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
 from tests.rows import RUBRIC as BASE
-from workers.evolution import evolved_rubric
+from workers.evolution import Round, evolved_rubric, hold_rounds
 
 TASK = (Prompt.of("Why?"), BASE)
+NAME = "first-0a1b2c3d"
 
 
 def entry(number: int, state: str = "active") -> BufferedCriterion:
@@ -32,15 +33,19 @@ def entry(number: int, state: str = "active") -> BufferedCriterion:
 class Run:
     """A run of one prompt, and the source of its rounds: criteria by number, all of which are kept."""
 
-    buffers: RunEvolutions
+    evolutions: Evolutions
+    approve: Approve = "auto"
     step: int = -1
     active: tuple[int, ...] = ()
     asked: list[int] = field(default_factory=list)
 
     def begin(self) -> Rubric:
         self.step += 1
-        (rubric,) = self.buffers.begin_step(self.step, [TASK])
-        return rubric
+        return self.state().rubric
+
+    def state(self) -> EvolutionState:
+        (state,) = self.evolutions.begin_step(run=NAME, step=self.step, approve=self.approve, tasks=(TASK,))
+        return state
 
     def propose(self, rounds: Sequence[Round]) -> None:
         for one in rounds:
@@ -59,14 +64,15 @@ class Run:
 
     def end(self, *active: int) -> Rubric:
         self.active = active
-        ids = self.buffers.ids([TASK])
-        (one,) = hold_rounds(self.buffers.db, self.step, ids, self, approve=self.buffers.approve)
-        assert one.done is not None
+        state = self.state()
+        done = state.round or EvolutionRound()
+        one = Round(state.id, self.step, BASE, state.rubric, list(state.entries), done, state.round is None)
+        hold_rounds(self.evolutions, [one], self, approve=self.approve)
         return evolved_rubric(BASE, one.entries, 0.1)
 
 
-def run(db: Database, approve: Approve = "auto", name: str = "first-0a1b2c3d") -> Run:
-    return Run(RunEvolutions(db, name, approve))
+def run(db: Database, approve: Approve = "auto") -> Run:
+    return Run(Evolutions(db), approve)
 
 
 def lineage(db: Database, name: str = "why-first-0a1b2c3d") -> list[tuple[str, str, str | None]]:
@@ -134,14 +140,11 @@ def test_versions_that_people_approve_wait_as_drafts(each_db: Database) -> None:
     approve(each_db, "why-first-0a1b2c3d@2")
     assert one.begin() == second
     approve(each_db, "why-first-0a1b2c3d@1")
-    assert one.begin() == first
-    one.end(2)  # what the buffer was before: the person's choice stays
-    assert one.begin() == first
-    one.end(1)
-    one.begin()
-    one.end(2)  # another round's result, which is approved already
+    assert one.begin() == second, "the newest approved one"
+    assert one.end(1) == first
+    assert one.begin() == first, "a round's result that is approved already"
+    Rubrics(each_db).review("why-first-0a1b2c3d@1", action="retire")
     assert one.begin() == second
-    assert [state for _, state, _ in lineage(each_db)] == ["approved", "approved"]
 
 
 def approve(db: Database, ref: str) -> None:
@@ -151,4 +154,10 @@ def approve(db: Database, ref: str) -> None:
 
 def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -> None:
     with pytest.raises(ConflictError, match="does not have the rubric versions"):
-        RunEvolutions(db, "first-0a1b2c3d", "auto").begin_step(3, [TASK])
+        Evolutions(db).begin_step(run=NAME, step=3, approve="auto", tasks=(TASK,))
+
+
+def test_begin_step_refuses_automatic_approval_where_people_approve_all(db: Database) -> None:
+    with pytest.raises(InvalidError) as error:
+        Evolutions(db, "all").begin_step(run=NAME, step=0, approve="auto", tasks=())
+    assert error.value.path == "evolve.approve"
