@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable
 
@@ -22,10 +23,10 @@ Notify = Callable[[str], None]
 
 def no_worker(job_id: int) -> str:
     """Return the message that no worker is running, with the ways to have the job scored."""
-    here = f"RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}"
+    here = f", or score here: `RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}`"
     return (
-        f"No worker is running, and job {job_id} waits for one. Start one with `rubricsvc serve` or `rubricsvc worker`,"
-        f" or score here: `{here}`."
+        f"No worker is running, and job {job_id} waits for one. Start one with `rubricsvc serve` or `rubricsvc worker`"
+        f"{'' if 'RUBRICSVC_URL' in os.environ else here}."
     )
 
 

@@ -43,6 +43,7 @@ from trainer.data.tasks import Task, names_of
 from trainer.environments.episodes import LEAK
 from trainer.event_loop import EventLoopThread, all_of
 from trainer.recording import Metrics, RunRecorder
+from workers import checks
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import fetch_embedded
@@ -524,7 +525,7 @@ def service(url: str | None = None, outage_seconds: float = 0.0) -> Iterator[Loc
     from trainer.monitors.measures import SIGNS
 
     with open_database() as db:
-        validators = Validators(judge=validate, signs=lambda: SIGNS)
+        validators = Validators(rubric=checks.validate, judge=validate, signs=lambda: SIGNS)
         yield LocalService(db, approval=settings.require_approval, validators=validators)
 
 

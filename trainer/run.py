@@ -181,6 +181,8 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
             for path, ref in (names | refs).items():
                 try:
                     s.judges.get(ref) if path in names else s.rubrics.get(ref)
+                except UnavailableError:
+                    raise
                 except RubricsvcError as error:
                     problems.append((path, error))
     if problems:

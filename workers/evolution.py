@@ -220,7 +220,7 @@ def held_out_result(pairs: Ints, clusters: Ints, start: Floats, best: Floats) ->
     before, after = (ordered(differences(rewards, pairs)) for rewards in (start, best))
     known, of_pair = ~(np.isnan(before) | np.isnan(after)), clusters[pairs[:, 0]]
     if not known.any():
-        raise InvalidError("no held-out pair has rewards of both rubrics", hint="see the failures of its jobs")
+        raise InvalidError("no held-out pair has rewards of both rubrics", hint="see `rubricsvc jobs show` of its jobs")
     (difference,) = mean_estimates((after - before)[known, None], of_pair[known])
     return HeldOutResult(
         prompts=len(np.unique(of_pair)),
@@ -477,7 +477,7 @@ class LabelSource:
         known = next((one for one in submitted if one.name == name), None)
         if known is not None and known.status == "budget_exhausted":
             jobs.retry(known.id, budget=None if left is None else known.spent + left)
-        if known is None:  # a candidate is a draft that work without a rubric's name never uses
+        if known is None:  # work without a rubric's name never uses drafts of an evolution's name
             added = self._s.rubrics.add(rubric=rubric, name=lineage, prompt_id=self._data.prompt_id, draft=True)
             ids = [self._data.completions[row] for row in self._parts[part].tolist()]
             items, key = tuple(NewItem(completion_id=id_, rubric=added.id) for id_ in ids), f"{lineage}-{what}"

@@ -20,7 +20,7 @@ app = group("Evolutions: rubrics that labels or training runs improve.")
 
 @command(app)
 def start(
-    rubric: Annotated[str, typer.Argument(help="Rubric, as name@version.")],
+    rubric: Annotated[str, typer.Argument(help="Rubric: name or name@version.")],
     request: EvolutionRequest,
     as_json: Json = False,
 ) -> None:

@@ -72,7 +72,7 @@ class EvolutionRequest(Value):
     """Which rubric is evolved against people's labels, and how."""
 
     rubric: int | str = Field(description="Rubric: id or name@version.")
-    judge: Name | None = Field(None, description="Judge that scored the rubric; by default, the most often.")
+    judge: Name | None = Field(None, description="Judge; by default the one that scored the most completions.")
     proposer: Name | None = Field(None, description="Judge whose model proposes criteria.")
     rounds: int = Field(8, ge=1, le=1000, description="Rounds.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed.")

@@ -81,11 +81,11 @@ class Evolutions:
 
     @takes(EvolutionRequest)
     def start(self, request: EvolutionRequest) -> EvolutionData:
-        """Start an evolution on labels, and return what it searches; `hold_rounds` does.
+        """Start an evolution on labels, and return the completions and labels that `evolve start` searches.
 
         With the same settings, labels and verdicts it is the one that exists. 404 if there is no such rubric, job or
-        judge; 422 if the start has no verdicts, or they depend on other completions; if there are too few labels or
-        labels of one class; or if a price is not known.
+        judge; 422 if the start has no verdicts, or they depend on other completions; if there are too few labels; or if
+        a price is not known.
         """
         with needs_extra("judging"):
             from rubricsvc.services.analysing import scope_of
@@ -105,8 +105,8 @@ class Evolutions:
             data = _labelled(session, row, selection, request, judge.name)
             settings = request.model_copy(update={"judge": judge.name, "rubric": row.ref})
             found, unlimited = digest("labels", data), settings.model_copy(update={"budget": None})
-            key, columns = digest("evolution", unlimited, found), {"rubric_id": row.id, "judge_id": judge.id}
-            evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, data_digest=found, **columns)
+            key = {"key": digest("evolution", unlimited, found)}
+            evolution, _ = get_or_add(session, EvolutionRow, key, rubric_id=row.id)
             evolution.settings = settings.model_dump(mode="json")
             return data.model_copy(update={"id": evolution.id})
 
@@ -124,7 +124,7 @@ class Evolutions:
         with self.db.write() as session:
             if new.step and not page_of(session, EvolutionRow, 0, 1, run=new.run):
                 message = f"the database does not have the rubric versions that run {new.run} has used"
-                raise ConflictError(message, hint="use the database or service of the run")
+                raise ConflictError(message, hint="set RUBRICSVC_URL or RUBRICSVC_DATABASE_URL to those of the run")
             for prompt, base in new.tasks:
                 self.check(base)
                 prompt_id = completions.add_prompt(session, prompt).id
@@ -160,7 +160,8 @@ class Evolutions:
             parent = evolutions.newest_target(session, row.id) or row.rubric
             if known is not None and (known.decided or not done.decided):
                 if row.run is None and known.decided and known != done:
-                    raise ConflictError(f"evolution {row.id} is continued by another process", hint="wait for it")
+                    hint = "wait until it has ended; `rubricsvc evolve show` says how far it is"
+                    raise ConflictError(f"evolution {row.id} is continued by another process", hint=hint)
                 return EvolutionSummary(**_summary(session, row))
             if new.rubric is not None and result is not None and new.rubric.digest != row.rubric.digest:
                 # a branch where somebody has edited the start since

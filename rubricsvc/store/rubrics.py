@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, String, case, cast, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -18,7 +18,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
-from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
+from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
 from rubricsvc.store.session import add_new, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
@@ -206,8 +206,9 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
     of_run = select(EvolutionStepRow.id).join(written, written.id == EvolutionStepRow.target_id)
     of_run = of_run.join(EvolutionStepRow.evolution).where(EvolutionRow.run.is_not(None))
     of_run = of_run.where(EvolutionRow.prompt_id == RubricRow.prompt_id, written.name == RubricRow.name)
-    candidate = (RubricRow.origin == EVOLVED) & (RubricRow.name == func.coalesce(RubricRow.added_by, ""))
-    return list(session.scalars(query.where(~(of_run.exists() | candidate)).order_by(RubricRow.id)))
+    search = select(EvolutionRow.id).where(EvolutionRow.run.is_(None))
+    search = search.where(RubricRow.name == literal("evolution-") + cast(EvolutionRow.id, String))
+    return list(session.scalars(query.where(~(of_run.exists() | search.exists())).order_by(RubricRow.id)))
 
 
 def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:

@@ -461,8 +461,8 @@ class KeyRow(DatedRow):
 class EvolutionRow(DatedRow):
     """The evolution of a rubric version: against labels, or of one prompt by the rollouts of a ``run``.
 
-    ``key`` names the start with the settings and the labels (``data_digest``), or with the run and the prompt, so that
-    the same command, or the resumed run, continues it.
+    ``key`` names the start with the settings and the labels, or with the run and the prompt, so that the same command,
+    or the resumed run, continues it.
     """
 
     __tablename__ = "evolutions"
@@ -471,14 +471,11 @@ class EvolutionRow(DatedRow):
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), index=True)
     run: Mapped[str | None] = mapped_column(String(200), index=True)
     prompt_id: Mapped[int | None] = mapped_column(ForeignKey("prompts.id"), index=True)
-    judge_id: Mapped[int | None] = mapped_column(ForeignKey("judges.id"))
     settings: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    data_digest: Mapped[str | None] = mapped_column(String(64))
     finished_at: Mapped[datetime | None]
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     rubric: Mapped[RubricRow] = relationship()
-    judge: Mapped[JudgeRow | None] = relationship()
 
     request = Model[EvolutionRequest | None](EvolutionRequest, "settings")
 

@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.store import completions, jobs, judges, keys, rubrics
 from rubricsvc.store.session import Database, page_of
-from rubricsvc.store.tables import CompletionRow, JobRow
+from rubricsvc.store.tables import CompletionRow, EvolutionRow, JobRow
 from tests.rows import add_completion
 
 ONE = Rubric(criteria=(Criterion(key="a", text="One."),))
@@ -100,15 +100,7 @@ def test_submit_rejects_rubric_of_another_prompt(each_db: Database) -> None:
 def test_for_prompt_leaves_out_candidates_of_evolutions(db: Database) -> None:
     with db.write() as session:
         prompt_id = completions.add_prompt(session, Prompt.of("a")).id
-        rubrics.add(
-            session,
-            ONE,
-            name="evolution-1",
-            prompt_id=prompt_id,
-            origin="evolved",
-            state="draft",
-            added_by="evolution-1",
-        )
-        assert not rubrics.for_prompt(session, prompt_id, allow_drafts=True)
         best = rubrics.add(session, TWO, name="r", prompt_id=prompt_id, origin="evolved", added_by="ann")
-        assert rubrics.for_prompt(session, prompt_id) == [best]
+        session.add(EvolutionRow(key="k", rubric_id=best.id))
+        rubrics.add(session, ONE, name="evolution-1", prompt_id=prompt_id, origin="api", state="draft")
+        assert rubrics.for_prompt(session, prompt_id, allow_drafts=True) == [best]
