@@ -81,12 +81,12 @@ def _show(report: EvolutionReport, as_json: bool) -> None:
     did = ("score", "proposed", "activated", "retired", "failure")
     result = report.held_out
     sections = {
-        "held_out": result and fields_of(result, "start", "best") | fields_of(result.difference, "low", "high"),
+        "held_out": result and fields_of(result, "start", "best", "difference"),
         "criteria": [fields_of(one, *measured) | {"text": one.criterion.text} for one in report.entries],
         "rounds": [fields_of(one, "step", "used", "wrote") | fields_of(one.round, *did) for one in report.rounds],
     }
     show(fields_of(report, *names) | sections)
     if result is not None and report.newest is not None:
-        echo(f"`rubricsvc rubrics diff {report.rubric} {report.newest}` shows the changes; approve it as any draft")
+        echo(f"`rubricsvc rubrics diff {report.rubric} {report.newest}` shows the changes; then `rubrics review`")
     if result is not None and not result.gain:
         echo("no gain is shown on held-out prompts: the interval is not above 0")

@@ -373,6 +373,10 @@ def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
     return limits
 
 
+MIN_COMPLETIONS = 10
+"""Fewer give a repeatability that says little."""
+
+
 @app.command()
 def repeatability(
     judge: JudgeRef,
@@ -406,6 +410,8 @@ def repeatability(
     with service() as s:
         s.judges.record_repeatability(stored.name, result)
     echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
+    if result.completions < MIN_COMPLETIONS:
+        echo(f"warning: {counted(result.completions, 'completion')} say little: name a larger job, or leave out --job")
     show({"judge": stored.name, **result.model_dump(mode="json")}, as_json)
 
 
