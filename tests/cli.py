@@ -38,10 +38,7 @@ Cli = Callable[..., Ran]
 
 @pytest.fixture
 def cli(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Cli]:
     """Run `rubricsvc ARGS` on an empty database of its own; with the fixture ``new_machine`` on none at all."""
     path = tmp_path / "books" / "rubricsvc.db"

@@ -39,10 +39,7 @@ def group(number: int, question: str) -> RolloutGroup:
 async def main(url: str) -> None:
     reward = pickle.loads(pickle.dumps(AsyncRubricReward(AsyncClient(url), "scripted")))
     loop: Any = SimpleNamespace(
-        reward_funcs=[reward],
-        reward_func_names=[reward.__name__],
-        _env_reward_types=[],
-        _provides_rollout_reward=False,
+        reward_funcs=[reward], reward_func_names=[reward.__name__], _env_reward_types=[], _provides_rollout_reward=False
     )
     groups = [group(number, question) for number, question in enumerate(("Why?", "How?"))]
     scored = await asyncio.gather(*(_AsyncRolloutLoop._score_group(loop, one) for one in groups))

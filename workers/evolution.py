@@ -239,6 +239,9 @@ MAX_CHARS = 6000
 """Characters of such a completion and of its prompt."""
 WEIGHT = 0.1
 """Weight of a new criterion, as a share of the sum of the start's."""
+MAX_FAILED = (1 - MIN_ORDERED) / 2
+"""Share of the verdicts of a candidate that may fail: each has one end of a pair."""
+_UNLIMITED = 1e9
 _WRITING = frozenset({"written", "trajectory"})
 
 
@@ -337,7 +340,8 @@ def evolve_on_labels(
         on_progress(step, request.rounds, note)
         used = s.rubrics.get(report.newest or report.rubric).rubric
         done = next((one.round for one in report.rounds if one.step == step), None)
-        one = Round(data.id, step, data.rubric, used, list(report.entries), done or EvolutionRound(), done is None)
+        fresh = done is None or done.asked_again
+        one = Round(data.id, step, data.rubric, used, list(report.entries), done or EvolutionRound(), fresh)
         hold_rounds(s.evolutions, [one], source)
         note = f"agreement {one.done.score:.4f}" if one.done.score is not None else ""
     source.finish()
@@ -401,7 +405,11 @@ class LabelSource:
                 question = cut(self._s.prompts.get(stored.prompt_id).prompt.text, MAX_CHARS)
                 answer = cut(f"{note}\n\n{stored.completion.text}", MAX_CHARS)
                 texts[stored.completion.digest] = clean(f"Question:\n{question}\n\nAnswer:\n{answer}").text
-            added, one.done = asyncio.run(self._ask(proposer, one, texts))
+            before = one.done.cost
+            added, done = asyncio.run(self._ask(proposer, one, texts))
+            one.done = done.model_copy(update={"cost": before + done.cost})
+            if one.done.asked_again:
+                one.record(self._s.evolutions)
             reason = (one.done.failure or "").partition(":")[0]
             if reason == Reason.BUDGET:
                 raise self._exhausted
@@ -470,13 +478,13 @@ class LabelSource:
 
         Raises:
             InvalidError: The budget is used up, or the job was cancelled.
-            UnavailableError: Most verdicts of the job failed.
+            UnavailableError: More than `MAX_FAILED` of the verdicts failed.
         """
         name, jobs, left, lineage = self._name(what), self._s.jobs, self._left(), f"evolution-{self._data.id}"
         submitted = map(jobs.get, self._s.evolutions.get(self._data.id).jobs)
         known = next((one for one in submitted if one.name == name), None)
         if known is not None and known.status == "budget_exhausted":
-            jobs.retry(known.id, budget=None if left is None else known.spent + left)
+            jobs.retry(known.id, budget=known.spent + (_UNLIMITED if left is None else left))
         if known is None:  # work without a rubric's name never uses drafts of an evolution's name
             added = self._s.rubrics.add(rubric=rubric, name=lineage, prompt_id=self._data.prompt_id, draft=True)
             ids = [self._data.completions[row] for row in self._parts[part].tolist()]
@@ -489,8 +497,9 @@ class LabelSource:
         again, what = "then evolve again by the same command", f"job {job.id} of {self._name(what)}"
         if job.status == "cancelled":
             raise InvalidError(f"{what} was cancelled", hint=f"rubricsvc jobs retry {job.id}, {again}")
-        if job.progress is not None and job.progress.failed_verdicts > job.progress.verdicts:
-            message = f"{what}: {job.progress.failed_verdicts} verdicts failed"
+        failed, good = (job.progress.failed_verdicts, job.progress.verdicts) if job.progress is not None else (0, 0)
+        if failed > MAX_FAILED * (failed + good):  # else drafts would lose for want of rewards
+            message = f"{what}: {failed} of {failed + good} verdicts failed"
             raise UnavailableError(message, hint=f"rubricsvc jobs retry {job.id} --wait, {again}")
         return self._verdicts_of(job.id)
 

@@ -13,10 +13,12 @@ from pydantic import Field
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.generation import NO_RUBRIC
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
+MAX_COUNT = 10**9
 USED: frozenset[BufferState] = frozenset({"active", "frozen"})
 """States of the criteria that are in the newest version."""
 RetirementReason = Literal["separation", "agreement", "limit"]
@@ -33,12 +35,12 @@ class BufferedCriterion(Value):
     criterion: Criterion = Field(description="The criterion; its weight is the proposed one.")
     state: BufferState = Field(description="proposed: not tried yet; active; retired: tried again later; frozen.")
     reason: RetirementReason | None = Field(None, description="Why it is retired.")
-    trials: int = Field(0, description="Groups of completions that it was tried on.")
-    tested_step: int | None = Field(None, description="Step of the newest of them, from 0.")
-    separation: float | None = Field(None, description="Standard deviation of its values within that group.")
+    trials: int = Field(0, ge=0, le=MAX_COUNT, description="Groups of completions that it was tried on.")
+    tested_step: int | None = Field(None, ge=0, le=MAX_COUNT, description="Step of the newest of them, from 0.")
+    separation: float | None = Field(None, ge=0.0, description="Standard deviation of its values within that group.")
     mean: UnitInterval | None = Field(None, description="Mean of its values in that group.")
-    agreeing: float = Field(0.0, description="Pairs that are ordered as the reference orders them.")
-    pairs: int = Field(0, description="Pairs that the reference does not tie.")
+    agreeing: float = Field(0.0, ge=0.0, description="Pairs that are ordered as the reference orders them.")
+    pairs: int = Field(0, ge=0, le=MAX_COUNT, description="Pairs that the reference does not tie.")
 
     @property
     def key(self) -> str:
@@ -58,14 +60,21 @@ class EvolutionRound(Value):
     untested: tuple[str, ...] = Field((), description="Criteria whose trial failed; they are tried again.")
     activated: tuple[str, ...] = Field((), description="Criteria that are active now, and were not before.")
     retired: tuple[str, ...] = Field((), description="Active criteria that are retired.")
-    active: int = Field(0, description="Active criteria after the round.")
+    active: int = Field(0, ge=0, le=MAX_COUNT, description="Active criteria after the round.")
     proposer: str = Field("", description="Name of the judge whose model proposed.")
     model: str = Field("", description="Its model.")
     template_digest: str = Field("", description="SHA-256 of the prompt template.")
     shown: tuple[str, ...] = Field((), description="SHA-256 of each completion that the model was shown.")
     raw_reply: str = Field("", description="Its reply, as it came.")
-    cost: float = Field(0.0, description="US dollars of the proposer's replies; 0 without a price.")
-    score: float | None = Field(None, description="Share of people's pairs that the rubric orders as they do.")
+    cost: float = Field(
+        0.0, ge=0.0, le=MAX_COUNT, description="US dollars of the proposer's replies; 0 without a price."
+    )
+    score: UnitInterval | None = Field(None, description="Share of people's pairs that the rubric orders as they do.")
+
+    @property
+    def asked_again(self) -> bool:
+        """Whether the proposer failed in a way that another time may not: what it cost is recorded."""
+        return not self.decided and self.failure is not None and not self.failure.startswith(NO_RUBRIC)
 
 
 class EvolutionRequest(Value):
@@ -115,7 +124,7 @@ class NewEvolutionStep(Value):
     """A step of a training run."""
 
     run: Name = Field(min_length=1, max_length=120, description="Key of the run.")
-    step: int = Field(ge=0, le=10**9, description="Step, from 0.")
+    step: int = Field(ge=0, le=MAX_COUNT, description="Step, from 0.")
     approve: Approve = Field(description="Whether versions are approved when they are written, or by people.")
     tasks: tuple[tuple[Prompt, Rubric], ...] = Field(description="Prompts with their authored rubrics.")
 
@@ -132,7 +141,7 @@ class EvolutionState(Value):
 class NewEvolutionRound(Value):
     """A round to record: when it has proposed, again when it has decided, and once more at the end of a search."""
 
-    step: int = Field(ge=0, le=10**9, description="Step, from 0.")
+    step: int = Field(ge=0, le=MAX_COUNT, description="Step, from 0.")
     round: EvolutionRound = Field(description="The round.")
     entries: tuple[BufferedCriterion, ...] = Field(description="The buffer after it.")
     rubric: Rubric | None = Field(None, description="The rubric that it has decided on.")

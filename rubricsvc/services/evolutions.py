@@ -30,7 +30,7 @@ from rubricsvc.schemas.base import MAX_BATCH, takes
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import by_id, get_or_add, page_of
+from rubricsvc.store.session import by_id, get_or_add, name_of, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricRow
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Evolutions:
 
     db: Database
     approval: ApprovalPolicy = "generated"
+    caller: str | None = None
     check: Callable[[Rubric], None] = lambda _: None
 
     @takes(EvolutionFilters)
@@ -121,6 +122,7 @@ class Evolutions:
             message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
             raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
         states = []
+        name_of("the name of the run", new.run)
         with self.db.write() as session:
             if new.step and not page_of(session, EvolutionRow, 0, 1, run=new.run):
                 message = f"the database does not have the rubric versions that run {new.run} has used"
@@ -135,7 +137,8 @@ class Evolutions:
                 else:
                     version = evolutions.authored(session, base.digest, prompt_id)
                     if version is None:
-                        edit, name = Edit(new.run, policy="none"), f"rubric-{base.digest[:12]}"
+                        edit = Edit(self.caller or new.run, policy=self.approval)
+                        name = f"rubric-{base.digest[:12]}"
                         version = add_version(session, base, edit, name=name).row
                     columns = {"rubric_id": version.id, "run": new.run, "prompt_id": prompt_id}
                     row, _ = get_or_add(session, EvolutionRow, unique, **columns)
@@ -154,12 +157,18 @@ class Evolutions:
             self.check(new.rubric)
         with self.db.write() as session:
             row = evolutions.get(session, evolution_id)
+            session.refresh(
+                row, with_for_update=True
+            )  # rounds that two processes record at once are one after the other
             result = new.result if row.run is None else None
+            if result is not None and row.request is not None and new.step != row.request.rounds:
+                raise InvalidError("a result follows the last round", hint="record its rounds first", path="step")
             step, target_id = evolutions.begin_step(session, row, new.step), None
             known, done, name = step.round_value, new.round, evolutions.lineage(row)
             parent = evolutions.newest_target(session, row.id) or row.rubric
-            if known is not None and (known.decided or not done.decided):
-                if row.run is None and known.decided and known != done:
+            again = known is not None and known.asked_again and not done.decided
+            if known is not None and not again and (known.decided or not done.decided):
+                if row.run is None and known != done:
                     hint = "wait until it has ended; `rubricsvc evolve show` says how far it is"
                     raise ConflictError(f"evolution {row.id} is continued by another process", hint=hint)
                 return EvolutionSummary(**_summary(session, row))
@@ -171,7 +180,7 @@ class Evolutions:
                 # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
                 prompt_id = row.prompt_id or row.rubric.prompt_id
                 human = new.approve == "human" or self.approval == "all"
-                edit = Edit(row.run or name, parent.id, force=True, draft=human, policy="none")
+                edit = Edit(self.caller or row.run or name, parent.id, force=True, draft=human, policy="none")
                 target = add_version(session, new.rubric, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
                 moved = {"activated": done.activated, "retired": done.retired}
                 changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items() if keys)

@@ -89,7 +89,7 @@ class LocalService:
             db, edit, check=check, empty_value=empty, collections_dir=collections_dir, compare=compare
         )
         self.rewards = Rewards(db, edit, check)
-        self.evolutions = Evolutions(db, approval, check)
+        self.evolutions = Evolutions(db, approval, caller, check)
         self.runs = Runs(db, approval, check=check, signs=self.validators.signs)
         self.judges = Judges(db, self.validators, on_machine=not over_http)
         self.keys, self.workers = Keys(db), Workers(db)

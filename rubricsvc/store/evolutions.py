@@ -48,15 +48,17 @@ def steps(session: Session, evolution_id: int) -> list[EvolutionStepRow]:
 def begin_step(session: Session, row: EvolutionRow, number: int) -> EvolutionStepRow:
     """Record the version that a step uses; what is recorded already stays.
 
-    It is what the newest round has written; in a run, if that is not approved, the newest approved version of its
-    lineage.
+    It is what the newest round has written; in a run, if that is not approved, the newest version that it has written
+    and that is.
     """
     key = {"evolution_id": row.id, "step": number}
     if known := session.scalars(select(EvolutionStepRow).filter_by(**key)).first():
         return known
     used = newest_target(session, row.id) or row.rubric
     if row.run is not None and used.state != APPROVED:
-        query = select(RubricRow).filter_by(name=lineage(row), state=APPROVED).order_by(RubricRow.version.desc())
+        query = select(RubricRow).join(EvolutionStepRow, EvolutionStepRow.target_id == RubricRow.id)
+        query = query.where(EvolutionStepRow.evolution_id == row.id, RubricRow.state == APPROVED)
+        query = query.order_by(RubricRow.version.desc())
         used = session.scalars(query.limit(1)).first() or row.rubric
     return get_or_add(session, EvolutionStepRow, key, rubric_id=used.id)[0]
 

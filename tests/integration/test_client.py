@@ -17,13 +17,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
-from rubricsvc.errors import (
-    ConflictError,
-    InvalidError,
-    NotFoundError,
-    RubricsvcError,
-    UnauthorizedError,
-)
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnauthorizedError
 from rubricsvc.schemas import NewRewards, StoredJob
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys

@@ -76,7 +76,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_461,
+    "rubricsvc/core": 3_470,
     "rubricsvc/stats": 1_820,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
@@ -84,10 +84,10 @@ BUDGETS = {
     "rubricsvc/collections": 1_380,
     "rubricsvc/store": 3_769,
     "rubricsvc/schemas": 1_300,
-    "rubricsvc/services": 3_800,
+    "rubricsvc/services": 3_810,
     "rubricsvc/client": 800,
     "rubricsvc/api": 900,
-    "rubricsvc/web": 580,
+    "rubricsvc/web": 561,
     "rubricsvc/cli": 3_820,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
@@ -107,7 +107,7 @@ BUDGETS = {
     "trainer": 11_000,
     "migrations": 300,
     "recipes": 2_500,
-    "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_400,
+    "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_430,
     "rubricsvc workers trainer migrations": 49_000,
     "tests": 36_000,
 }

@@ -16,15 +16,7 @@ from rubricsvc.stats.paired import differences, ordered
 from tests.unit.workers.authoring.test_author import Script
 from workers.engines.base import Failure
 from workers.engines.budget import SpendingLimit
-from workers.evolution import (
-    Proposed,
-    admit,
-    agreement,
-    evolved_rubric,
-    held_out_result,
-    measured,
-    propose_criteria,
-)
+from workers.evolution import Proposed, admit, agreement, evolved_rubric, held_out_result, measured, propose_criteria
 
 PROMPT = Prompt.of("How much water does the plant need?")
 BASE = Rubric(

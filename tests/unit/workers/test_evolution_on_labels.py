@@ -11,7 +11,7 @@ import pytest
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, EvolutionRequest, EvolutionRound
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.local import LocalService
 from rubricsvc.store import labels, rubrics
@@ -110,6 +110,19 @@ def test_proposals_are_stored_before_they_are_tried(db: Database, monkeypatch: p
     assert asked == [0] and found.cost == 0.5, "it is paid for, although the round is under way"
     (one,) = found.rounds
     assert one.round is not None and (one.round.decided, one.round.proposed) == (False, ("evolved-1",))
+
+
+def test_proposals_that_fail_are_paid_for_and_asked_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    labelled(db)
+
+    async def fail(*given: Any, **_: Any) -> Any:
+        return [], EvolutionRound(failure="server_error: down", cost=0.5)
+
+    monkeypatch.setattr("workers.evolution.propose_criteria", fail)
+    for cost in (0.5, 1.0):
+        with pytest.raises(UnavailableError):
+            evolved(db, proposer="j")
+        assert Evolutions(db).get(1).cost == cost
 
 
 @pytest.mark.parametrize(("prompts", "value"), [(6, None), (PROMPTS, 1.0)])

@@ -11,11 +11,7 @@ import pytest
 from rubricsvc.cli.models import judge_from
 from tests.cli import Cli, stored
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.weights import (
-    SHIPPED,
-    judge_with_adapter,
-    weights_sha256,
-)
+from workers.engines.local.weights import SHIPPED, judge_with_adapter, weights_sha256
 
 FIELDS = {"template": "readout_short", "min_answer_mass": 0.2}
 

@@ -12,13 +12,7 @@ from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
 from rubricsvc.cli.commands import command
-from rubricsvc.cli.output import (
-    cell,
-    clean,
-    open_output,
-    print_table,
-    replaced,
-)
+from rubricsvc.cli.output import cell, clean, open_output, print_table, replaced
 from rubricsvc.errors import ConflictError, InvalidError
 
 

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.reward import (
-    FORMULAS,
-    FormulaError,
-    UndefinedRewardError,
-    check_formula,
-    reward,
-    reward_or_null,
-)
+from rubricsvc.core.reward import FORMULAS, FormulaError, UndefinedRewardError, check_formula, reward, reward_or_null
 from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Verdict
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts

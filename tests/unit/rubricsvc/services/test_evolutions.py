@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import completions, rubrics
 from rubricsvc.store.session import Database, by_id, page_of
-from rubricsvc.store.tables import RubricEventRow, RubricRow
+from rubricsvc.store.tables import EvolutionRow, RubricEventRow, RubricRow
 from tests.rows import RUBRIC as BASE
 from workers.evolution import Round, evolved_rubric, hold_rounds
 
@@ -161,3 +164,30 @@ def test_begin_step_refuses_automatic_approval_where_people_approve_all(db: Data
     with pytest.raises(InvalidError) as error:
         Evolutions(db, "all").begin_step(run=NAME, step=0, approve="auto", tasks=())
     assert error.value.path == "evolve.approve"
+
+
+def test_begin_step_stores_drafts_where_people_approve_all(db: Database) -> None:
+    Evolutions(db, "all", "ann").begin_step(run=NAME, step=0, approve="human", tasks=(TASK,))
+    with db.read() as session:
+        (row,) = page_of(session, RubricRow)
+        assert (row.state, row.added_by) == ("draft", "ann")
+
+
+def test_record_takes_one_of_several_processes(each_db: Database) -> None:
+    with each_db.write() as session:
+        row = EvolutionRow(key="k", rubric_id=rubrics.add(session, BASE, name="why").id)
+        session.add(row)
+        session.flush()
+        record = partial(Evolutions(each_db).record, row.id, step=0, entries=())
+    record(round=EvolutionRound(raw_reply="a"))
+    with pytest.raises(ConflictError):
+        record(round=EvolutionRound(raw_reply="b"))
+
+    def decided(number: int) -> bool:
+        with suppress(ConflictError):
+            record(round=EvolutionRound(decided=True, raw_reply=str(number)))
+            return True
+        return False
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(decided, range(4))) == 1

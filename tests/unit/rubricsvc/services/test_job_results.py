@@ -58,12 +58,7 @@ def test_read_results_sums_by_criterion_by_falling_gain(db: Database, job: int) 
     assert (rude.gain, rude.rewarded) == (pytest.approx(1.0), 6)
     assert (rude.met, rude.scored, rude.values, rude.weights) == (2, 8, 2.0, {-2.0})
     assert (source.vetoes, source.met) == (2, 6)
-    assert (dose.failed, dose.scored, dose.gain, dose.values) == (
-        1,
-        3,
-        pytest.approx(0.375),
-        2.5,
-    )
+    assert (dose.failed, dose.scored, dose.gain, dose.values) == (1, 3, pytest.approx(0.375), 2.5)
 
 
 def test_read_results_has_distributions_and_extremes(db: Database, job: int) -> None:

@@ -10,13 +10,7 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Check, Criterion
 from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
-from rubricsvc.stats.agreement import (
-    METRICS,
-    Sample,
-    agreement_report,
-    estimate_metrics,
-    expected_calibration_error,
-)
+from rubricsvc.stats.agreement import METRICS, Sample, agreement_report, estimate_metrics, expected_calibration_error
 
 BINARY = (0.0, 1.0)
 

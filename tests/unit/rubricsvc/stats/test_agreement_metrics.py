@@ -12,13 +12,7 @@ from sklearn import metrics
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
-from rubricsvc.stats.agreement import (
-    AgreementReport,
-    Sample,
-    agreement_report,
-    estimate_metrics,
-    metric,
-)
+from rubricsvc.stats.agreement import AgreementReport, Sample, agreement_report, estimate_metrics, metric
 
 JUDGE = Judge(name="j", model="m")
 EXACT = 1e-9

@@ -38,11 +38,7 @@ def test_render_run_escapes_all_texts() -> None:
 
 
 def test_render_run_shows_the_verdict_on_each_criterion() -> None:
-    verdicts = (
-        Verdict.scored("cites", 0.25),
-        Verdict.failed("<b>length", Reason.TIMEOUT),
-        Verdict.abstained("tone"),
-    )
+    verdicts = (Verdict.scored("cites", 0.25), Verdict.failed("<b>length", Reason.TIMEOUT), Verdict.abstained("tone"))
     sample = Sample(prompt="Why?", text="So.", where="step 1", scores={"training reward": None}, verdicts=verdicts)
     page = render_run(
         RunReport(
