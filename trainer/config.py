@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from rubricsvc.core.evolution import Approve
 from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest, field_messages, models_in
 from rubricsvc.errors import InvalidError, NotFoundError
@@ -340,7 +341,7 @@ class EvolveConfig(ConfigSection):
 
     proposer: LocalJudge
     trusted: LocalJudge | None = None
-    approve: Literal["auto", "human"] = "auto"
+    approve: Approve = "auto"
     every: int = Field(default=10, ge=1)
     shown: int = Field(default=8, ge=2, le=64)
     max_proposals: int = Field(default=4, ge=1, le=20)

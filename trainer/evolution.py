@@ -35,7 +35,7 @@ from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by
 from workers.engines import make_engine
 from workers.engines.base import error_message
 from workers.engines.budget import SpendingLimit
-from workers.evolution import Round, evolved_rubric, hold_rounds, measured, propose_criteria
+from workers.evolution import Round, evolved_rubric, hold_rounds, measured, propose_criteria, trial_rubric
 
 if TYPE_CHECKING:
     from rubricsvc.services.evolutions import Evolutions
@@ -145,8 +145,7 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         rounds = list[Round]()
         for task in tasks:
             state = self._states[task.prompt.digest, task.rubric.digest]
-            known = state.round or EvolutionRound()
-            entries = list(state.entries)
+            known, entries = state.round or EvolutionRound(), list(state.entries)
             rounds.append(Round(state.id, step, task.rubric, state.rubric, entries, known, state.round is None))
         self._groups = dict(zip([one.id for one in rounds], zip(tasks, members, strict=True), strict=True))
         hold_rounds(self._evolutions, rounds, self, approve=self._config.approve)
@@ -236,10 +235,9 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         """
         tasks, completions = list[Task](), list[Completion]()
         tried = [one for one in zip(rounds, due, strict=True) if source is not None and one[1]]
-        for one, criteria in tried:  # weights, vetoes and coverage are not what is tried
+        for one, criteria in tried:
             task, members = self._groups[one.id]
-            plain = [each.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for each in criteria]
-            tasks += [Task(task.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))] * len(members)
+            tasks += [Task(task.prompt, trial_rubric(criteria, min_coverage=0.0))] * len(members)
             completions += [completion for completion, _ in members]
         try:
             scored = iter(validated(source.score(tasks, completions), completions) if source and tasks else ())

@@ -159,6 +159,12 @@ MIN_ORDERED = 0.9
 """Share of the pairs that a draft must have rewards for."""
 
 
+def trial_rubric(criteria: Sequence[Criterion], min_coverage: float = 1.0) -> Rubric:
+    """Return a rubric to try criteria by: weights, vetoes and groups are not what is tried."""
+    plain = [one.model_copy(update={"weight": 1.0, "group": (), "required": False}) for one in criteria]
+    return Rubric(criteria=tuple(plain), min_coverage=min_coverage)
+
+
 def measured(entry: BufferedCriterion, step: int, values: Values, reference: Values = ()) -> BufferedCriterion | None:
     """Return the entry after a trial at ``step``; None if too few completions were judged.
 
@@ -428,8 +434,7 @@ class LabelSource:
         for one in rounds:
             new = [entry.criterion for entry in one.entries if entry.key not in self._verdicts]
             if new:
-                plain = [each.model_copy(update={"weight": 1.0, "group": (), "required": False}) for each in new]
-                self._verdicts |= self._score(f"{one.step}", Rubric(criteria=tuple(plain)), "search")
+                self._verdicts |= self._score(f"{one.step}", trial_rubric(new), "search")
             for place, entry in enumerate(one.entries):
                 if not entry.trials:
                     values = [self._verdicts[entry.key][row].value for row in searched]
@@ -506,10 +511,8 @@ class LabelSource:
     def _verdicts_of(self, job_id: int) -> dict[str, list[Verdict]]:
         by_id = {one.completion_id: one.verdicts for one in every_row(self._s.jobs.items, job_id)}
         found = {(id_, one.criterion): one for id_, verdicts in by_id.items() for one in verdicts}
-        keys = dict.fromkeys(key for _, key in found)
-        return {
-            key: [found.get((id_, key)) or Verdict.abstained(key) for id_ in self._data.completions] for key in keys
-        }
+        ids, keys = self._data.completions, dict.fromkeys(key for _, key in found)
+        return {key: [found.get((id_, key)) or Verdict.abstained(key) for id_ in ids] for key in keys}
 
     def _left(self) -> float | None:
         """Return the US dollars that are left; None without a limit."""

@@ -157,9 +157,8 @@ class Evolutions:
             self.check(new.rubric)
         with self.db.write() as session:
             row = evolutions.get(session, evolution_id)
-            session.refresh(
-                row, with_for_update=True
-            )  # rounds that two processes record at once are one after the other
+            # of two processes that record a round at once, the second one sees the first
+            session.refresh(row, with_for_update=True)
             result = new.result if row.run is None else None
             if result is not None and row.request is not None and new.step != row.request.rounds:
                 raise InvalidError("a result follows the last round", hint="record its rounds first", path="step")

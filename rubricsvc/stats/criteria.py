@@ -55,13 +55,6 @@ class VerdictMatrix:
         """What an interval treats as independent: the prompts, or the completions where all have one prompt."""
         return self.prompts if len(self.prompts) and np.ptp(self.prompts) > 0 else self.completions
 
-    def aligned(self, completions: Ints) -> Floats:
-        """Return the values of these completions [M, C], NaN where they are not among its own."""
-        place = {id_: row for row, id_ in enumerate(self.completions.tolist())}
-        rows = np.array([place.get(id_, -1) for id_ in completions.tolist()], np.int64)
-        padded = np.vstack([self.values, np.full((1, self.values.shape[1]), np.nan)])
-        return padded[rows]
-
 
 def group_sums(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats, Ints]:
     """Return by group the sums of its known values [G, C] and their numbers [G, C], and the group of each row [N]."""
