@@ -360,6 +360,10 @@ class Preflight:
                 if isinstance(s, LocalService) and stored.judge is not None:
                     digests = [task.prompt.digest for task in tasks]
                     agreement, where = agreement_on_record(s.db, stored.judge, digests)
+                elif stored.judge is not None:
+                    with suppress(InvalidError):  # there are no labels
+                        pooled = s.judges.agreement(stored.id).pooled
+                        agreement, where = (pooled if pooled.pairs >= MIN_LABELS else None), "on all prompts"
         return judge_checks(
             judge.name, agreement, where, audit=audit, passport=passport, scorer=scorer, noise=self.noise or None
         )

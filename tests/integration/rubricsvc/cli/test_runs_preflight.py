@@ -62,8 +62,10 @@ def judged(cli: Cli, folder: Path, right: float) -> None:
     assert cli("jobs", "submit", "--judge", "guess", "--wait").code == 0
 
 
-def test_runs_start_refuses_a_judge_at_chance_by_labels(cli: Cli, config: Path, tmp_path: Path) -> None:
+def test_runs_start_refuses_a_judge_at_chance_by_labels(cli: Cli, both: Cli, config: Path, tmp_path: Path) -> None:
     judged(cli, tmp_path, right=0.5)
+    there = both("runs", "start", config, only_there=True)
+    assert there.code == 4 and "40 labels on all prompts" in there.err, there.err
     refused = cli("runs", "start", config)
     assert refused.code == 4, refused.err
     assert "accuracy" in refused.err and "40 labels on these prompts" in refused.err
