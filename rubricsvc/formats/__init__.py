@@ -124,7 +124,8 @@ def detect(file: InputFile) -> str:
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
     criteria = first.get("criteria") if isinstance(first, dict) else None
-    texts = [isinstance(one, str) or "text" in one for one in criteria if one] if isinstance(criteria, list) else []
+    given = [one for one in criteria if one] if isinstance(criteria, list) else []
+    texts = [isinstance(one, str) or (isinstance(one, dict) and "text" in one) for one in given]
     if texts and all(texts) and fields <= {*FIELDS}:
         return "native"  # without a look at the mappings
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
@@ -150,10 +151,8 @@ def detect(file: InputFile) -> str:
         what = "completions without rubrics" if kind == "completions" else kind
         hint = f"these are {what}: import them with `rubricsvc {kind} import`"
     elif is_csv:
-        hint = (
-            "name the columns criterion, weight (of a rubric), or prompt, text, policy (of completions, for"
-            " `rubricsvc completions import`)"
-        )
+        columns = "criterion, weight (of a rubric), or prompt, text, policy (of completions"
+        hint = f"name the columns {columns}, for `rubricsvc completions import`)"
     raise file_error(file.location, "unknown_format", f"unknown format: {message}", hint)
 
 

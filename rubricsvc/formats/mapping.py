@@ -513,7 +513,8 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
     count = 0
     is_split = not rows.parts or file.path.suffix.lower() not in (".jsonl", ".ndjson", ".parquet")
     for row in file.parse(restored):
-        values = tuple(row.data.get(name) for name in rows.by)
+        cells = [row.data.get(name) for name in rows.by]
+        values = tuple(str(one) if isinstance(one, dict | list) else one for one in cells)
         if rows.parts and not (is_split and row.data.keys() & set(rows.parts) and "items" not in row.data):
             yield row
             continue

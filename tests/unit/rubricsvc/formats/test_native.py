@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Label
-from rubricsvc.formats import HIDDEN, InputFile, Record, load
+from rubricsvc.formats import FIELDS, FORMATS, HIDDEN, InputFile, InvalidFileError, Record, load
 from rubricsvc.formats.writing import plain, write_text
 
 SHORT = """\
@@ -207,6 +209,26 @@ def test_load_raises_only_format_errors_for_random_yaml(text: str) -> None:
             load(path)
         except FormatError as error:
             assert str(path) in str(error)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(0.5) | st.sampled_from(["", "a", "Says why."]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "key", "a"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@example(record={"criteria": [1]}, name=None)
+@example(record={"criterion": "a", "name": {}}, name="criteria_csv")
+@given(
+    record=st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, min_size=1, max_size=4),
+    name=st.sampled_from([None, *FORMATS]),
+)
+def test_load_raises_only_format_errors_for_random_fields(record: dict[str, object], name: str | None) -> None:
+    with TemporaryDirectory() as folder, suppress(InvalidFileError):
+        load(write(Path(folder), "r.json", json.dumps(record)), name)
 
 
 def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
