@@ -108,7 +108,7 @@ class Binary(Value):
 class Level(Value):
     """One step of an ordinal scale, with its value in [0, 1]."""
 
-    label: str = Field(min_length=1, description="Name of the level.")
+    label: str = Field(min_length=1, pattern=r"\S", description="Name of the level, not blank.")
     value: UnitInterval = Field(description="Value of the level.")
     text: str = Field("", description="What a completion of this level is like.")
 
