@@ -32,8 +32,9 @@ async def grade(case: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     logging.disable()  # errors are in the report
+    results, sys.stdout = sys.stdout, sys.stderr  # LiteLLM prints advice beside its errors
     for line in sys.stdin:
-        print(json.dumps(asyncio.run(grade(json.loads(line)))), flush=True)
+        print(json.dumps(asyncio.run(grade(json.loads(line)))), file=results, flush=True)
 
 
 if __name__ == "__main__":
