@@ -72,6 +72,21 @@ def repetitions(steps: Sequence[Step]) -> Repetitions:
     return Repetitions(cycles, share, "; ".join(texts))
 
 
+UNSPACED = (
+    "\u0e01-\u0ede\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Characters of Thai, Lao, Burmese, Khmer, kana and Han, which are written without blanks between words."""
+WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+"""A word without punctuation; in those scripts a character."""
+_PART = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return what blanks separate; where a text has a script without blanks, each of its letters counts as a word."""
+    parts = _PART.findall(text)
+    return [part for part in parts if any(map(str.isalnum, part))] if re.search(f"[{UNSPACED}]", text) else parts
+
+
 def distinct_share(words: Sequence[str], n: int) -> float:
     """Return distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055); 1 below ``n`` words.
 

@@ -19,10 +19,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.runs import Sign
 from workers.checks import markdown
 from workers.checks.citations import report_citations
-from workers.repetitions import distinct_share
-
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
-"""A word, or one character of a script that is written without spaces (kana and Han)."""
+from workers.repetitions import WORD, distinct_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ Monitor = Callable[[Sequence[Observed]], Mapping[str, float | None]]
 
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, without punctuation."""
-    return _WORD.findall(text.casefold())
+    return WORD.findall(text.casefold())
 
 
 def runs_of(words: Sequence[str], n: int) -> list[tuple[str, ...]]:

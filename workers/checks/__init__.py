@@ -34,16 +34,16 @@ CHECKS: dict[str, CheckType] = {
     "valid_calls": CheckType(1, actions.ValidCalls, actions.valid_calls),
     "invented_actions": CheckType(1, actions.InventedActions, actions.invented_actions),
     "string": CheckType(1, answers.String, answers.string),
-    "math": CheckType(1, answers.Math, answers.math_answer),
+    "math": CheckType(2, answers.Math, answers.math_answer),
     "similarity": CheckType(1, answers.Similarity, answers.similarity),
     "string_check": CheckType(1, answers.StringCheck, answers.string),
     "text_similarity": CheckType(1, answers.TextSimilarity, answers.similarity),
     "python": CheckType(2, answers.Grader, answers.python),
     "cites": CheckType(6, citations.Cites, citations.cites),
-    "quotes": CheckType(9, citations.Quotes, citations.quotes),
-    "supported": CheckType(5, citations.Supported, citations.supported),
+    "quotes": CheckType(10, citations.Quotes, citations.quotes),
+    "supported": CheckType(6, citations.Supported, citations.supported),
     "cites_pages": CheckType(2, citations.CitesPages, citations.cites_pages),
-    "mentions": CheckType(1, citations.Mentions, citations.mentions),
+    "mentions": CheckType(2, citations.Mentions, citations.mentions),
     "copied": CheckType(1, citations.Copied, citations.copied),
     "code": CheckType(5, code.Code, code.code),
     "code_cheating": CheckType(9, code.CodeCheating, code.code_cheating),
@@ -54,14 +54,14 @@ CHECKS: dict[str, CheckType] = {
     "format": CheckType(2, text.Format, text.format_),
     "language": CheckType(1, text.Language, text.language),
     "json_schema": CheckType(1, text.JsonSchema, text.json_schema),
-    "contains": CheckType(1, text.Contains, text.contains),
+    "contains": CheckType(2, text.Contains, text.contains),
     "regex": CheckType(1, text.Regex, text.regex),
-    "distinct": CheckType(1, text.Distinct, text.distinct),
+    "distinct": CheckType(2, text.Distinct, text.distinct),
     "loops": CheckType(1, Args, text.loops),
 }
 """The checks by name; each with its version."""
 
-CHECKS |= {name: CheckType(1, text.Span, partial(text.counted, of=count)) for name, count in text.COUNTS.items()}
+CHECKS |= {name: CheckType(2, text.Span, partial(text.counted, of=count)) for name, count in text.COUNTS.items()}
 
 
 def validate(rubric: Rubric) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Literal
 
@@ -118,11 +119,21 @@ class Math(Args):
     timeout_s: float = Field(default=10.0, gt=0.0, le=600.0)
 
 
+_FULL_WIDTH = str.maketrans({chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)} | {"−": "-"})
+_COMMA_ANSWER = re.compile(r"[-+]?(?![1-9]\d{0,2}(,\d{3})+$)(\d{1,3}(\.\d{3})+|\d+),\d+")
+"""A right answer with a decimal comma; 1,234 is a thousand and more."""
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:[.' \u00a0\u202f]\d{3})+|\d+),(\d+)(?![.,]?\d)")
+
+
 def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
     """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0."""
     if (expected := prompt.reference if args.answer is None else args.answer) is None:
         raise ValueError(_NOTHING.format("answer"))
-    met, answer = _verifier.ask(expected, completion.text, args.digits, timeout_s=args.timeout_s)
+    expected, text = expected.translate(_FULL_WIDTH), completion.text.translate(_FULL_WIDTH)
+    if _COMMA_ANSWER.fullmatch(expected.strip("$ ")):
+        pointed = partial(_DECIMAL_COMMA.sub, lambda number: re.sub(r"\D", "", number[1]) + "." + number[2])
+        expected, text = pointed(expected), pointed(text)
+    met, answer = _verifier.ask(expected, text, args.digits, timeout_s=args.timeout_s)
     return CheckResult(float(met), f"the answer found is {answer}" if answer is not None else "no answer found")
 
 

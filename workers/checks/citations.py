@@ -14,8 +14,20 @@ from pydantic import Field, TypeAdapter
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall, is_error, tool_results
 from rubricsvc.core.strict_json import json_of
-from workers.checks.markdown import BRACKETS, INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, plain, sentences
+from workers.checks.markdown import (
+    AFTER,
+    BEFORE,
+    BRACKETS,
+    INLINE_CODE,
+    QUOTATION,
+    QUOTED,
+    WORD,
+    paragraphs,
+    plain,
+    sentences,
+)
 from workers.checks.registry import Args, CheckResult
+from workers.repetitions import words_of
 
 _ID = re.compile(r"[\w.:/#@-]+")
 PART_SEPARATOR = "\n␞\n"
@@ -118,9 +130,9 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     true, false = set[str](), dict[str, str]()
     for quoted, ids in _quoted(completion.text, known):
         passage = plain(quoted).strip(" .,;:…'")
-        if len(passage.split()) >= args.words:
+        if len(words_of(passage)) >= args.words:
             among = known.keys() & (ids if args.cited else known)
-            whole = re.compile(rf"(?<!\w){re.escape(passage)}(?!\w)")  # words: “art of war” is not in “start of war”
+            whole = re.compile(f"{BEFORE}{re.escape(passage)}{AFTER}")  # words: “art of war” is not in “start of war”
             places = sum(passage in known[name] and whole.search(known[name]) is not None for name in among)
             if places and (2 * places >= len(ids) or not args.cited):
                 true.add(passage)
@@ -178,7 +190,7 @@ def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckR
     """
     known = {name: set(WORD.findall(plain(text))) for name, text in sources(prompt, completion).items()}
     every = [sentence for paragraph in paragraphs(completion.text) for sentence in sentences(paragraph)]
-    checked = [sentence for sentence in every if len(BRACKETS.sub(" ", sentence).split()) >= args.words]
+    checked = [sentence for sentence in every if len(words_of(BRACKETS.sub(" ", sentence))) >= args.words]
     unmet = []
     for sentence in checked:
         named = cited_ids(sentence, known)
@@ -245,7 +257,7 @@ def mentions(completion: Completion, prompt: Prompt, args: Mentions) -> CheckRes
     terms says nothing about them. Headings, code blocks and citations are no sentences.
     """
     flags = re.NOFLAG if args.case else re.IGNORECASE
-    patterns = {term: re.compile(rf"(?<!\w){re.escape(term)}(?!\w)", flags) for term in args.terms}
+    patterns = {term: re.compile(f"{BEFORE}{re.escape(term)}{AFTER}", flags) for term in args.terms}
     credit = dict.fromkeys(args.terms, 0.0)
     every = (sentence for paragraph in paragraphs(completion.text) for sentence in sentences(paragraph))
     for sentence in (BRACKETS.sub(" ", sentence) for sentence in every):

@@ -11,6 +11,8 @@ from typing import Literal
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from workers.repetitions import UNSPACED
+
 PYTHON = ("python", "py", "python3")
 
 Which = Literal["last", "first", "all", "whole"]
@@ -62,6 +64,8 @@ _SENTENCE = re.compile(rf"[.!?…][\"'”’)]*{_CITATIONS}\.?(?=\s+([^\s\ue000]
 """Its end, with the citations after it; unless a small letter, a digit or a quotation follows. List items end too."""
 _ATTRIBUTION = re.compile(r"^\s*(?:—|–|--|\[)", re.MULTILINE)
 WORD = re.compile(r"\w+")
+BEFORE, AFTER = rf"(?<![^\W{UNSPACED}])", rf"(?![^\W{UNSPACED}])"
+"""No letter of a longer word stands before or after; scripts without blanks have no such boundary."""
 _TYPOGRAPHY = str.maketrans('"‘’‚“”„«»–—\u00a0', "'''''''''-- ")
 
 

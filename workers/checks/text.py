@@ -15,10 +15,10 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt, steps_of
 from workers.checks.instructions import LANGUAGES, detect_language
-from workers.checks.markdown import Which, blocks, pick, tokens
+from workers.checks.markdown import AFTER, BEFORE, Which, blocks, pick, tokens
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
-from workers.repetitions import distinct_share, repetitions
+from workers.repetitions import distinct_share, repetitions, words_of
 
 
 class Contains(Args):
@@ -37,7 +37,7 @@ class Contains(Args):
 
 def contains(completion: Completion, prompt: Prompt, args: Contains) -> float:
     """Return 1 or 0; with ``mode="share"`` the share of terms found."""
-    before, after = (r"(?<!\w)", r"(?!\w)") if args.whole else ("", "")
+    before, after = (BEFORE, AFTER) if args.whole else ("", "")
     first, last = (r"\A" if args.where == "start" else ""), (r"\Z" if args.where == "end" else "")
     patterns = [f"{first}{before}{re.escape(term)}{after}{last}" for term in args.terms]
     flags, text = re.NOFLAG if args.case else re.IGNORECASE, completion.text.strip()
@@ -100,11 +100,11 @@ class Span(Args):
         return self
 
 
-_SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\s*\n|\Z")
-"""Sentences end at ``.!?`` before white space and at blank lines."""
+_SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。｡！？।॥؟۔]|\n\s*\n|\Z")
+"""Sentences end at ``.!?`` before white space, at the marks of other scripts, and at blank lines."""
 
 COUNTS: dict[str, Callable[[str], int]] = {
-    "words": lambda text: len(text.split()),
+    "words": lambda text: len(words_of(text)),
     "sentences": lambda text: sum(any(map(str.isalnum, piece)) for piece in _SENTENCE_END.split(text)),
     "paragraphs": lambda text: sum(bool(part.strip()) for part in re.split(r"\n[ \t]*(?=\n)", text)),
     "characters": lambda text: len(text.strip()),
@@ -120,7 +120,7 @@ class Distinct(Args):
 
 def distinct(completion: Completion, prompt: Prompt, args: Distinct) -> float:
     """Return `distinct_share`, ignoring case. A short text repeats nothing; use ``words`` for its length."""
-    return distinct_share(completion.text.casefold().split(), args.n)
+    return distinct_share(words_of(completion.text.casefold()), args.n)
 
 
 def loops(completion: Completion, prompt: Prompt, args: Args) -> CheckResult:

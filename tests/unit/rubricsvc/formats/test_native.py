@@ -117,14 +117,14 @@ VISIBLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0").filt
 TEXT = st.text(VISIBLE, max_size=30)
 SOME = TEXT.filter(bool)
 NAME = st.text("abcxyz-_ é:#'\"", min_size=1, max_size=12).filter(lambda name: name == name.strip() and bool(name))
-LABEL = SOME.map(lambda text: " ".join(text.split())).filter(bool)
+LABEL = SOME.map(lambda text: " ".join(text.split()).casefold()).filter(bool)
 SHARE = st.floats(0, 1)
 SCALES = st.one_of(
     st.just(Binary()),
     st.builds(lambda low, width: Numeric(low=low, high=low + width), st.integers(-5, 5), st.integers(1, 9)),
-    st.lists(st.tuples(LABEL, SHARE), min_size=2, max_size=4, unique_by=(lambda p: p[0].casefold(), lambda p: p[1])).map(
-        lambda pairs: Ordinal(levels=tuple(Level(label=label, value=value, text=label) for label, value in pairs))
-    ),
+    st.lists(
+        st.tuples(LABEL, SHARE), min_size=2, max_size=4, unique_by=(lambda p: p[0].casefold(), lambda p: p[1])
+    ).map(lambda pairs: Ordinal(levels=tuple(Level(label=label, value=value, text=label) for label, value in pairs))),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,

@@ -35,6 +35,7 @@ def test_contains() -> None:
         ("this", {"terms": ["is"]}, 1),
         ("this", {"terms": ["is"], "whole": True}, 0),
         ("what is.", {"terms": ["is"], "whole": True}, 1),
+        ("使用Python编程", {"terms": ["Python"], "whole": True}, 1),  # no blanks, no boundary
         ("\n Sure, here", {"terms": ["Sure"], "where": "start"}, 1),
         ("I am sure, here", {"terms": ["Sure"], "where": "start"}, 0),
         ("the end.\n", {"terms": ["end."], "where": "end"}, 1),
@@ -73,6 +74,9 @@ def test_words() -> None:
         ("one two three", {"min": 6, "partial": False}, 0),
         ("", {"min": 1}, 0),
         ("", {"max": 10}, 1),
+        ("先把水烧开。Python 3を使います！ - よ", {"min": 13, "max": 13, "partial": False}, 1),  # and no marks
+        ("ต้มน้ำ", {"min": 4, "max": 4, "partial": False}, 1),  # letters, without vowel and tone marks
+        ("물을 끓입니다 - 네", {"min": 4, "max": 4, "partial": False}, 1),
     ]:
         assert verdict(text, "words", **args).value == value, (text, args)
 
@@ -85,6 +89,7 @@ def test_sentences() -> None:
         ("A heading\n\nA sentence.", 2),
         ('He said "stop." Then he went.', 2),
         ("これは文です。はい。", 2),
+        ("یہ ایک جملہ ہے۔ کیا؟", 2),
         ("...", 0),
         ("", 0),
     ]:
@@ -103,7 +108,14 @@ def test_paragraphs_and_characters() -> None:
 
 
 def test_distinct() -> None:
-    for text, n, value in [("a b c d", 3, 1), ("a b A b", 1, 0.5), ("x x x x x", 2, 0.25), ("a b", 3, 1), ("", 1, 1)]:
+    for text, n, value in [
+        ("a b c d", 3, 1),
+        ("a b A b", 1, 0.5),
+        ("x x x x x", 2, 0.25),
+        ("a b", 3, 1),
+        ("", 1, 1),
+        ("水水水", 2, 0.5),
+    ]:
         assert verdict(text, "distinct", n=n).value == value, (text, n)
 
 
