@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from tests.crash.trainer.test_loop import begin, end, run_killed
+from tests.crash.trainer.killing import begin, end, run_killed
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import recording

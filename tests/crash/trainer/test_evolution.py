@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import random
-import signal
 import string
-import time
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +16,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import EvolutionStepRow, RubricRow
+from tests.crash.trainer.killing import FORKS, begin, end, run_killed
 from tests.databases import sqlite_at
 from tests.letter_judge import JUDGE, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy
@@ -35,7 +31,6 @@ KILLS = 8
 STEPS = 24
 EVERY = 2
 TASKS = [Task(prompt, Rubric(criteria=[Criterion(key="good", text=uses("a"), weight=2)])) for prompt in PROMPTS]
-FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 TIMES = {"step_time", "sample_time", "score_time", "train_time", "evolve_time", "monitor_time"}
 
@@ -58,19 +53,6 @@ def run(out: Path, url: str, proposer: str) -> None:
     with JudgeRewards(JUDGE) as rewards, OnlineEvolution(config.evolve, evolutions, out.name, rewards) as evolution:
         resume = (out / "config.json").exists()
         train(tiny_policy(), TASKS, rewards, config, resume=resume, evolution=evolution)
-
-
-def begin(out: Path, url: str, proposer: str) -> ForkServerProcess:
-    process = FORKS.Process(target=run, args=(out, url, proposer))
-    process.start()
-    return process
-
-
-def end(process: ForkServerProcess) -> int | None:
-    process.join()
-    code = process.exitcode
-    process.close()
-    return code
 
 
 def outcome(out: Path, url: str) -> dict[str, Any]:
@@ -96,19 +78,11 @@ def outcome(out: Path, url: str) -> dict[str, Any]:
 def test_train_killed_while_rubrics_evolve_uses_the_same_versions(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     urls = [sqlite_at(tmp_path / f"{name}.db") for name in ("whole", "killed")]
-    chance = random.Random(0)
     with scripted_server(propose) as server:
-        assert end(begin(whole, urls[0], server.url)) == 0
+        assert end(begin(run, whole, urls[0], server.url)) == 0
         rounds, calls = STEPS // EVERY * 2, server.count
         assert calls <= rounds
-        for kill in range(KILLS):
-            process = begin(killed, urls[1], server.url)
-            while len(recording.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
-                time.sleep(0.005)
-            time.sleep(chance.uniform(0.0, 0.1))
-            process.kill()
-            assert end(process) == -signal.SIGKILL
-        assert end(begin(killed, urls[1], server.url)) == 0
+        run_killed(run, killed, urls[1], server.url, kills=KILLS, steps=STEPS, later=0.1)
         assert server.count - calls <= calls + KILLS * 2, "only rounds that were under way are asked about again"
     first, second = outcome(whole, urls[0]), outcome(killed, urls[1])
     for name, value in first.items():

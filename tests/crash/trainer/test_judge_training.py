@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
@@ -14,6 +12,7 @@ from safetensors.torch import load_file
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
+from tests.crash.trainer.killing import FORKS, begin, end
 from tests.tiny_model import tiny_model
 from trainer import checkpoint, recording
 from trainer.judge_training.config import JudgeTrainConfig
@@ -26,7 +25,6 @@ STEPS = 12
 KILL_AFTER = (2, 7)
 BEST = "model/best.safetensors"
 """Its tensors are equal, and its metadata in any order."""
-FORKS = multiprocessing.get_context("forkserver")  # its children need not load torch again
 FORKS.set_forkserver_preload([__name__])
 
 
@@ -53,19 +51,6 @@ def run(model: Path, out: Path) -> None:
     train(JudgeModel(base, config.lora, seed=0), data, config, resume=(out / "config.json").exists())
 
 
-def begin(model: Path, out: Path) -> ForkServerProcess:
-    process = FORKS.Process(target=run, args=(model, out))
-    process.start()
-    return process
-
-
-def end(process: ForkServerProcess) -> int | None:
-    process.join()
-    code = process.exitcode
-    process.close()
-    return code
-
-
 def files(out: Path) -> dict[str, bytes]:
     folder = checkpoint.folder(out, STEPS)
     names = ("optimizer.safetensors", "model/adapter_model.safetensors")
@@ -76,13 +61,13 @@ def files(out: Path) -> dict[str, bytes]:
 def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     model = tiny_model(tmp_path / "model", context=1024)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert end(begin(model, whole)) == 0
+    assert end(begin(run, model, whole)) == 0
     for step in KILL_AFTER:
-        process = begin(model, killed)
+        process = begin(run, model, killed)
         while len(recording.read(killed)) < step and process.is_alive():
             time.sleep(0.002)
         process.kill()
         assert end(process) == -signal.SIGKILL
-    assert end(begin(model, killed)) == 0
+    assert end(begin(run, model, killed)) == 0
     assert files(killed) == files(whole)
     assert [step["step"] for step in recording.read(killed)] == list(range(1, STEPS + 1))

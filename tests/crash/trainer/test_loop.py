@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import random
-import signal
-import time
-from collections.abc import Callable
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
 
+from tests.crash.trainer.killing import FORKS, begin, end, run_killed
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, recording
 from trainer.loop import train
@@ -19,7 +14,6 @@ from trainer.rewards import CallableRewards
 
 KILLS = 12
 STEPS = 40
-FORKS = multiprocessing.get_context("forkserver")  # its children need not load torch again
 FORKS.set_forkserver_preload([__name__])
 
 
@@ -33,32 +27,6 @@ def run(out: Path) -> None:
 def files(out: Path) -> dict[str, bytes]:
     folder = checkpoint.folder(out, STEPS)
     return {name: (folder / name).read_bytes() for name in ("optimizer.safetensors", "model/model.safetensors")}
-
-
-def begin(run: Callable[[Path], None], out: Path) -> ForkServerProcess:
-    process = FORKS.Process(target=run, args=(out,))
-    process.start()
-    return process
-
-
-def end(process: ForkServerProcess) -> int | None:
-    process.join()
-    code = process.exitcode
-    process.close()
-    return code
-
-
-def run_killed(run: Callable[[Path], None], out: Path, *, kills: int, steps: int, later: float) -> None:
-    """Run to the end after some kills, each up to ``later`` seconds after a step."""
-    chance = random.Random(0)
-    for kill in range(kills):
-        process = begin(run, out)
-        while len(recording.read(out)) < steps * (kill + 1) // (kills + 2) and process.is_alive():
-            time.sleep(0.005)
-        time.sleep(chance.uniform(0.0, later))
-        process.kill()
-        assert end(process) == -signal.SIGKILL
-    assert end(begin(run, out)) == 0
 
 
 def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
