@@ -11,13 +11,10 @@ import pytest
 
 from rubricsvc.cli.jobs import _cells
 from rubricsvc.cli.output import UNAVAILABLE
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.settings import get_settings
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
-from tests.rows import item_result
 from tests.scripted_server import labels, scripted_server
 from tests.service_process import running
 from workers.queue.drain import Drainer
@@ -198,48 +195,14 @@ def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path) -> None:
     assert len((tmp_path / name).read_text().splitlines()) == 2
 
 
-RUBRIC = {
-    "name": "dose",
-    "prompt": "What is the dose?",
-    "criteria": [
-        {"key": "dose", "text": "States the dose.", "weight": 3},
-        {"key": "source", "text": "Names a source.", "weight": 1, "required": True},
-    ],
-}
-VALUES = {"good": (1.0, 1.0), "half": (0.5, 1.0), "vetoed": (1.0, 0.0), "silent": (None, 1.0)}
-
-
-@pytest.fixture
-def job(cli: Cli) -> Cli:
-    """A job over four completions: rewards 1, 0.625 and 0 (vetoed), and one without."""
-    assert cli("rubrics", "import", "-", stdin=json.dumps(RUBRIC)).code == 0
-    lines = [{"prompt": "What is the dose?", "text": t, "policy": t[0], "id": f"own-{t}"} for t in VALUES]
-    assert cli("completions", "import", "-", stdin="\n".join(map(json.dumps, lines))).code == 0
-    add_judge(cli)
-    assert cli("jobs", "submit", "--judge", "quick").code == 0
-    rubric = Rubric.model_validate({"criteria": RUBRIC["criteria"]})
-    db = Database(get_settings().database_url)
-    with db.write() as session:
-        for lease, values in zip(
-            leases.claim(session, 1, limit=9, worker="w", seconds=60), VALUES.values(), strict=True
-        ):
-            verdicts = [
-                Verdict.failed(key, "timeout") if value is None else Verdict.scored(key, value)
-                for key, value in zip(rubric.by_key, values, strict=True)
-            ]
-            leases.record(session, [item_result(lease, rubric, verdicts)])
-        leases.finish(session)
-    db.close()
-    return cli
-
-
-def test_report_writes_one_page(job: Cli, tmp_path: Path) -> None:
-    ran = job("jobs", "export", 1, "--out", tmp_path / "job.html")
+def test_report_writes_one_page(ready: Cli, tmp_path: Path) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    ran = ready("jobs", "export", 1, "--out", tmp_path / "job.html")
     page = (tmp_path / "job.html").read_text(encoding="utf-8")
     assert ran.code == 0 and ran.out == "" and str(tmp_path / "job.html") in ran.err
-    assert page.startswith("<!doctype html>") and page.count("<article") == 4
-    assert "<article" in job("jobs", "export", 1, "--format", "html").out
-    assert job("jobs", "export", 9, "--out", tmp_path / "none.html").code == UNAVAILABLE
+    assert page.startswith("<!doctype html>") and page.count("<article") == 2
+    assert "<article" in ready("jobs", "export", 1, "--format", "html").out
+    assert ready("jobs", "export", 9, "--out", tmp_path / "none.html").code == UNAVAILABLE
     assert not (tmp_path / "none.html").exists()
 
 

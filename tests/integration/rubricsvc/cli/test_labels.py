@@ -103,16 +103,6 @@ def test_import_list_and_show(cli: Cli, rubric_file: Path) -> None:
     assert cli("completions", "show", rows[0]["id"], "--json").json["completion"]["step"] == 4
 
 
-def test_import_lists_unknown_prompts_with_their_lines(cli: Cli) -> None:
-    stdin = lines({"prompt": "Q", "text": "a"}, {"prompt_id": "none", "text": "b"}, {"prompt": "Q"})
-    ran = cli("completions", "import", "-", stdin=stdin)
-    assert ran.code == 2
-    assert "stdin:2: prompt_id: " in ran.err and "stdin:3:" in ran.err
-    assert cli("completions", "list", "--json").out == ""
-    ran = cli("completions", "import", "-", "--skip-invalid", "--json", stdin=stdin)
-    assert ran.code == 0 and ran.json["new"]["completions"] == 1 and len(ran.json["skipped"]) == 2
-
-
 STRING = {
     "type": "string_check",
     "name": "exact",
