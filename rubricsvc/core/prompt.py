@@ -8,23 +8,45 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, model_validator
 
 from rubricsvc.core.base import Content, Name, Value
-from rubricsvc.core.fingerprint import canonical_json
+from rubricsvc.core.fingerprint import canonical_json, digest
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
-_UNSET_BY_OPENAI = ("refusal", "audio", "function_call")
-"""Fields of OpenAI's messages that are accepted if they are null."""
+_REASONING = ("reasoning", "reasoning_content", "thinking")
+_READ = {*_REASONING, "function_call", "refusal"}  # besides the fields of a message
+
+
+def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
+    """Return the text of content in parts, and its reasoning. What is not text leaves its type and a digest."""
+    texts, thoughts = list[str](), list[Any]()
+    for part in content if isinstance(content, list) else ():
+        match part:
+            case str(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+                texts.append(text)
+            case {"type": "refusal", "refusal": str(text)}:
+                texts.append(text)
+            case {"type": "thinking", "thinking": thought} | {"type": "reasoning", "text": thought}:
+                thoughts.append(_split_parts(thought, ignored)[0])
+            case {"type": str(kind)} if kind not in ("text", "input_text", "output_text", "refusal"):
+                plain = json.dumps(part, sort_keys=True, default=lambda value: type(value).__name__)
+                texts.append(f"[{kind} {digest(plain)[:8]}]")
+                ignored.add(f"{kind} in content")
+            case _:
+                return content, []
+    return ("".join(texts) if isinstance(content, list) else content), thoughts
 
 
 class ToolCall(Value):
     """A tool call of a message. ``arguments`` is the model's text, usually a JSON object.
 
-    OpenAI's shape, ``{id, type, function: {name, arguments}}``, and arguments that are a mapping are accepted too.
+    OpenAI's ``{id, function: {name, arguments}}`` and ``{id, custom: {name, input}}`` are accepted too.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     name: str = Field(description="Name of the tool.")
     arguments: str = Field("", description="The model's text, usually a JSON object.")
@@ -35,9 +57,8 @@ class ToolCall(Value):
     def _of_openai(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        if isinstance(given.get("function"), dict) and given.get("type", "function") == "function":
-            rest = {name: value for name, value in given.items() if name not in ("type", "function", "index")}
-            given = {**rest, **given["function"]}
+        if isinstance(call := given.get("function") or given.get("custom"), dict):
+            given = {**given, "arguments": call.get("input", ""), **call}
         if isinstance(given.get("arguments"), dict):
             given = {**given, "arguments": canonical_json(given["arguments"]).decode("utf-8", "surrogatepass")}
         return given
@@ -55,34 +76,41 @@ class ToolCall(Value):
 class Message(Value):
     """One chat message. ``tool_calls`` belong to an assistant, ``tool_call_id`` to the tool that answers one.
 
-    OpenAI's shape is accepted too: null content beside tool calls, or a list of text parts.
+    Every shape of OpenAI and TRL is accepted: null content beside calls, a refusal or reasoning; content in parts; JSON
+    from tools. Other fields are ignored; validation adds their names to its ``context``, if that is a set.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     role: Role = Field(description="Role of the message.")
     content: str = Field(description="Text of the message.")
     name: str | None = Field(None, description="Name of the speaker or tool.")
     tool_call_id: str | None = Field(None, description="Id of the call that a tool answers.")
     tool_calls: tuple[ToolCall, ...] | None = Field(None, description="Tool calls of an assistant.")
+    reasoning: str | None = Field(None, description="Reasoning before the content; not shown to judges.")
 
     @model_validator(mode="before")
     @classmethod
-    def _of_openai(cls, given: Any) -> Any:
+    def _of_openai(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, dict):
             return given
-        content, calls = given.get("content"), given.get("tool_calls")
-        if content is None and calls:
-            content = ""
-        elif isinstance(content, list):
-            texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-            if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
-                content = "".join(map(str, texts))
-        unset = {name for name in _UNSET_BY_OPENAI if given.get(name) is None}
-        read = {name: value for name, value in given.items() if name not in unset}
-        if content is not None:
-            read["content"] = content
-        if isinstance(calls, list):
+        read = {name: value for name, value in given.items() if name in cls.model_fields and name != "reasoning"}
+        ignored = info.context if isinstance(info.context, set) else set()
+        ignored |= {name for name in given.keys() - read.keys() - _READ if given[name] not in (None, [], {})}
+        content, thoughts = _split_parts(given.get("content"), ignored)
+        thoughts += (_split_parts(given.get(name), ignored)[0] for name in _REASONING)
+        if reasoning := "\n".join(dict.fromkeys(one for one in thoughts if isinstance(one, str) and one)):
+            read["reasoning"] = reasoning
+        call = given.get("function_call")
+        if isinstance(calls := [call] if call else given.get("tool_calls"), list):
             read["tool_calls"] = tuple(calls)  # strict validation of Python values takes no list
-        return read
+        if given.get("role") in ("tool", "function"):
+            read["role"] = "tool"
+            if content is not None and not isinstance(content, str):
+                content = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
+        if content is None:
+            content = given.get("refusal") or ("" if calls or reasoning else None)
+        return read if content is None else {**read, "content": content}
 
     @property
     def text(self) -> str:
@@ -94,6 +122,8 @@ class Message(Value):
     def openai(self) -> dict[str, Any]:
         """The message in the shape of OpenAI's API."""
         data = self.model_dump(mode="json", exclude_none=True)
+        if self.reasoning:
+            data["reasoning_content"] = data.pop("reasoning")  # as chat templates read it
         if self.tool_calls:
             data["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -154,7 +184,7 @@ class Completion(Content):
     """One answer or a whole trajectory, with the policy that produced it.
 
     Judges read ``text``. Where only ``messages`` (a trajectory) are given, it is the last assistant message. It may be
-    empty.
+    empty. A text, a message and a list of messages are accepted too.
     """
 
     text: str = Field("", description="What judges read; by default the last assistant message of the messages.")
@@ -163,6 +193,16 @@ class Completion(Content):
     step: int | None = Field(None, description="Training step of the policy.")
     sampling: dict[str, JsonValue] = Field(default_factory=dict, description="Sampling parameters and other data.")
     id: str | None = Field(None, description="Id in its source.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_messages(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"text": given}
+        if isinstance(given, list) or (isinstance(given, dict) and "role" in given):
+            given = {"messages": given if isinstance(given, list) else [given]}
+        messages = given.get("messages") if isinstance(given, dict) else None
+        return {**given, "messages": tuple(messages)} if isinstance(messages, list) else given  # see `Message`
 
     @model_validator(mode="after")
     def _text_of_messages(self) -> Completion:

@@ -102,6 +102,7 @@ class FileErrors:
         Raises:
             InvalidFileError: the limit is exceeded.
         """
+        notes = [one for one in notes if one.line or one not in self.notes]  # one without a line is of the file
         self.note_count += len(notes)
         self.notes += notes[: MAX_KEPT - len(self.notes)]
         self.count += len(errors)
@@ -265,8 +266,9 @@ class Entry:
         ``nested`` has the fields of ``data`` whose own fields are in the record itself, with the names of these in the
         record where they differ.
         """
+        ignored = set[str]()
         try:
-            return model.model_validate_json(json.dumps(data), strict=True)
+            built = model.model_validate_json(json.dumps(data), strict=True, context=ignored)
         except ValidationError as error:
             for one in field_messages(error, model=model, data=data):
                 message = "is nested too deep" if one.code == "json_invalid" else one.message  # we wrote this JSON
@@ -275,6 +277,9 @@ class Entry:
                     inner = (*(names.get(str(step), step) for step in inner[1:2]), *inner[2:])
                 self.add(one.code, message, (*path, *inner))
             raise InvalidFileError(self.errors) from None
+        file, named = Location(self.location.file), ", ".join(sorted(ignored))
+        self.notes += [file.error("ignored", f"ignored in messages: {named}")] if ignored else []
+        return built
 
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
@@ -314,8 +319,6 @@ def read(entry: Entry, *, mapped: bool = False) -> Iterator[Record]:
     fields: dict[str, Any] = {name: data[name] for name in ("id", "name", "completions") if name in data}
     if type(data.get("id")) is int:  # and not bool
         fields["id"] = str(data["id"])
-    if isinstance(data.get("completions"), list):
-        fields["completions"] = [{"text": one} if isinstance(one, str) else one for one in data["completions"]]
     if "prompt" in data:
         fields["prompt"] = prompt_fields(entry, data)
     if isinstance(data.get("criteria"), list) and len(data["criteria"]) > MAX_CRITERIA:
@@ -335,8 +338,7 @@ def read(entry: Entry, *, mapped: bool = False) -> Iterator[Record]:
     if "rubric" in data and (not isinstance(data["rubric"], str | int) or isinstance(data["rubric"], bool)):
         entry.expected("string_type", "the name or the id of a stored rubric", data["rubric"], ("rubric",))
     if data.get("labels") and "criteria" not in data and "rubric" not in data:
-        message = "labels need criteria: write them, or name a stored rubric (rubric: NAME)"
-        entry.add("missing", message, ("labels",))
+        entry.add("missing", "labels need criteria: write them, or name a stored rubric (rubric: NAME)", ("labels",))
     given = list(_given_labels(entry, data.get("labels", {}), data.get("criteria")))
     built = entry.build(_Fields, fields, nested={"prompt": {"messages": "prompt"}, "rubric": {}})
     rubric = built.rubric
@@ -602,20 +604,17 @@ def read_completion(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tupl
         entry.add("missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
     texts = [name for name in ("completion", "text") if name in data]
     if len(texts) > 1 or not (texts or "messages" in data):
-        message = f"expected completion (or text, or messages), found {' and '.join(texts) or 'none'}"
-        entry.add("missing", message)
+        entry.add("missing", f"expected completion (or text, or messages), found {' and '.join(texts) or 'none'}")
     completion = {name: data[name] for name in Completion.model_fields if name in data}
     if isinstance(step := data.get("step"), str) and step.isdecimal():
         completion["step"] = int(step)  # of a CSV, whose cells are texts
     if "completion" in data:
-        completion["text"] = data["completion"]
+        given = [data["completion"]] if isinstance(data["completion"], dict) else data["completion"]
+        completion["messages" if isinstance(given, list) else "text"] = given
     fields = {"completion": completion, "prompt_id": data.get("prompt_id")}
-    if "prompt" in data:
-        fields["prompt"] = prompt_fields(entry, data)
-    nested: dict[str, dict[str, str]] = {
-        "prompt": {"messages": "prompt"},
-        "completion": {"text": texts[0] if texts else "text"},
-    }
+    fields |= {"prompt": prompt_fields(entry, data)} if "prompt" in data else {}
+    own = {name: "completion" for name in ("text", "messages") if "completion" in data}
+    nested: dict[str, dict[str, str]] = {"prompt": {"messages": "prompt"}, "completion": own}
     yield entry.build(CompletionLine, fields, nested=nested), entry.location
 
 

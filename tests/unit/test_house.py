@@ -76,8 +76,8 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_470,
-    "rubricsvc/stats": 1_820,
+    "rubricsvc/core": 3_510,
+    "rubricsvc/stats": 1_805,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 660,
@@ -87,7 +87,7 @@ BUDGETS = {
     "rubricsvc/services": 3_810,
     "rubricsvc/client": 800,
     "rubricsvc/api": 900,
-    "rubricsvc/web": 561,
+    "rubricsvc/web": 536,
     "rubricsvc/cli": 3_820,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
@@ -109,7 +109,7 @@ BUDGETS = {
     "recipes": 2_500,
     "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_430,
     "rubricsvc workers trainer migrations": 49_000,
-    "tests": 36_000,
+    "tests": 36_130,
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 

@@ -84,6 +84,7 @@ class _RubricReward(Generic[C]):
         self._prompt_ids: dict[int | str, int] = {}
         self._versions: dict[object, int] = {}  # of the rubrics that were named, since the first call
         self._judge_digest = ""
+        self._ignored = set[str]()  # fields of messages; each is logged once
 
     async def _score(
         self, prompts: Sequence[Chat], completions: Sequence[Chat], columns: Mapping[str, Any]
@@ -130,10 +131,11 @@ class _RubricReward(Generic[C]):
         rubrics = _column(columns, "rubric", len(prompts))
         ids = _column(columns, "prompt_id", len(prompts))
         groups: dict[tuple[object, object], _Group] = {}
+        ignored = set[str]()
         for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             if (ref := ids[place]) is not None and ref not in self._prompt_ids:
                 self._prompt_ids[ref] = (await Prompts.get(self.client.prompts, ref)).id
-            owner = prompt_of(prompt, place) if ref is None else self._prompt_ids[ref]
+            owner = prompt_of(prompt, place, ignored) if ref is None else self._prompt_ids[ref]
             rubric = self.rubric if rubrics[place] is None else rubrics[place]
             if not isinstance(rubric, Rubric | int | str | None):
                 message = f"column rubric: expected a rubric, an id or a name, got {type(rubric).__name__}"
@@ -141,8 +143,11 @@ class _RubricReward(Generic[C]):
             key = getattr(owner, "digest", owner), getattr(rubric, "digest", rubric)
             named = ("prompt", key[0]) if rubric is None else ("rubric", rubric)
             group = groups.setdefault(key, _Group(owner, rubric, None if isinstance(rubric, Rubric) else named))
-            group.completions.append(completion_of(completion, place, policy=self.policy, step=step))
+            group.completions.append(completion_of(completion, place, ignored, policy=self.policy, step=step))
             group.places.append(place)
+        if ignored - self._ignored:
+            log.warning("ignored in messages: %s", ", ".join(sorted(ignored - self._ignored)))
+            self._ignored |= ignored
         return list(groups.values())
 
     async def _check_judge(self) -> None:
@@ -249,8 +254,8 @@ def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]
     return values
 
 
-def prompt_of(given: Chat, place: int) -> Prompt:
-    """Return a prompt of a trainer's batch.
+def prompt_of(given: Chat, place: int, ignored: set[str]) -> Prompt:
+    """Return a prompt of a trainer's batch. Fields of messages that are not read are added to ``ignored``.
 
     Raises:
         InvalidError: a message is invalid; ``path`` begins with ``prompts`` and the place.
@@ -258,14 +263,14 @@ def prompt_of(given: Chat, place: int) -> Prompt:
     if isinstance(given, str):
         return Prompt.of(storable(given))
     path = f"prompts.{place}"
-    messages = _messages(given, path)
+    messages = _messages(given, path, ignored)
     if not messages:
         raise InvalidError(f"{path}: no messages", hint="give at least the question, as a message of a user", path=path)
     return Prompt(messages=messages)
 
 
-def completion_of(given: Chat, place: int, *, policy: str, step: int | None) -> Completion:
-    """Return a completion of a trainer's batch. Messages with tool calls are a trajectory.
+def completion_of(given: Chat, place: int, ignored: set[str], *, policy: str, step: int | None) -> Completion:
+    """Return a completion of a trainer's batch. Messages with tool calls or reasoning are kept.
 
     Raises:
         InvalidError: a message is invalid, or none is the assistant's, whose text is rewarded; ``path`` begins with
@@ -274,22 +279,22 @@ def completion_of(given: Chat, place: int, *, policy: str, step: int | None) -> 
     if isinstance(given, str):
         return Completion(text=storable(given), policy=policy, step=step)
     path = f"completions.{place}"
-    messages = _messages(given, path)
+    messages = _messages(given, path, ignored)
     if all(message.role != "assistant" for message in messages):
         hint = "the text of the policy has the role assistant"
         raise InvalidError(f"{path}: no message of the assistant", hint=hint, path=path)
-    if len(messages) == 1 and not messages[0].tool_calls:
+    if len(messages) == 1 and not (messages[0].tool_calls or messages[0].reasoning):
         return Completion(text=messages[0].content, policy=policy, step=step)
     return Completion(messages=messages, policy=policy, step=step)
 
 
-def _messages(given: Sequence[Mapping[str, Any]], path: str) -> tuple[Message, ...]:
+def _messages(given: Sequence[Mapping[str, Any]], path: str, ignored: set[str]) -> tuple[Message, ...]:
     """Return messages as values. A dataset fills fields that other rows have with None."""
     if not isinstance(given, Iterable):
         message = f"{path}: expected a text or messages, got {type(given).__name__}"
         raise InvalidError(message, hint="give messages as a list", path=path)
     try:
-        return tuple(Message.model_validate(_storable(one)) for one in given)
+        return tuple(Message.model_validate(_storable(one), context=ignored) for one in given)
     except ValidationError as error:
         at, message = first_error(error)
         hint = "use messages of text, with role and content"

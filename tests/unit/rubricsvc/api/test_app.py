@@ -111,10 +111,11 @@ def test_docs_page_loads_no_external_resources(http: TestClient) -> None:
     assert http.get("/redoc").status_code == 404
 
 
-def test_openapi_objects_forbid_unknown_fields(openapi: dict[str, Any]) -> None:
+def test_openapi_objects_but_messages_forbid_unknown_fields(openapi: dict[str, Any]) -> None:
     objects = {name: s for name, s in openapi["components"]["schemas"].items() if s.get("type") == "object"}
     assert len(objects) > 25
-    assert [name for name, schema in objects.items() if schema.get("additionalProperties") is not False] == []
+    lenient = [name for name, schema in objects.items() if schema.get("additionalProperties") is not False]
+    assert lenient == ["Message", "ToolCall"]
 
 
 def test_openapi_body_examples_are_accepted(openapi: dict[str, Any], http: TestClient) -> None:

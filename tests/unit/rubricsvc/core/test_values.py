@@ -213,13 +213,43 @@ def test_message_reads_openai_tool_calls() -> None:
 PLAIN_CALL = {"name": "f", "arguments": "{}"}
 
 
-def test_message_holds_openais_shape_and_nothing_else() -> None:
+def test_message_reads_the_shapes_of_openai_and_trl() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:,1"}}
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    for fields, content, reasoning, ignored in [
+        ({"content": "a", "reasoning_content": "Hm.", "reasoning": "Hm."}, "a", "Hm.", set()),
+        ({"content": None, "thinking": "cut of"}, "", "cut of", set()),
+        ({"content": "a", "reasoning": {"effort": "low"}, "annotations": [], "audio": None}, "a", None, set()),
+        ({"content": None, "refusal": "I can't."}, "I can't.", None, set()),
+        ({"content": [thought, {"type": "refusal", "refusal": "No."}, "a"]}, "No.a", "Hm.", set()),
+        (
+            {"content": [image, _PART], "logprobs": 1},
+            "[image_url 702ef8ff]two",
+            None,
+            {"image_url in content", "logprobs"},
+        ),
+        ({"role": "tool", "content": {"temp": 3}}, '{"temp": 3}', None, set()),
+        ({"role": "function", "name": "s", "content": [{"temp": 3}]}, '[{"temp": 3}]', None, set()),
+    ]:
+        seen = set[str]()
+        message = {"role": "assistant", **fields}
+        read = Message.model_validate_json(json.dumps(message), strict=True, context=seen)
+        assert (read.content, read.reasoning, seen) == (content, reasoning, ignored), fields
+        assert Message.model_validate(read.openai) == read
+        assert Completion.model_validate_json(json.dumps([message]), strict=True).messages == (read,)
+    named = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
+    custom = {"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "f", "input": "{}"}}]}
+    for message in (named, custom):
+        assert Message.model_validate(message).tool_calls == (ToolCall(name="f", arguments="{}"),)
+
+
+def test_message_needs_a_text_or_calls() -> None:
     for fields, accepted in [
         ({"content": "a"}, True),
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}]}, True),
         ({"content": [{"type": "text", "text": 1}]}, False),
         ({"content": [{"type": "text"}]}, False),
-        ({"content": [{"type": "image_url", "image_url": {}}]}, False),
+        ({"content": [{"text": "a"}]}, False),
         ({"content": None}, False),
         ({"content": 1}, False),
         ({}, False),
@@ -227,7 +257,6 @@ def test_message_holds_openais_shape_and_nothing_else() -> None:
         ({"tool_calls": [PLAIN_CALL]}, True),
         ({"content": None, "tool_calls": [PLAIN_CALL], "refusal": None, "audio": None}, True),
         ({"content": 1, "tool_calls": [PLAIN_CALL]}, False),
-        ({"content": "a", "refusal": "no"}, False),
         ({"content": "a", "tool_calls": None}, True),
         ({"content": "a", "tool_calls": [{"name": "f"}, {"name": "f", "id": None}]}, True),
         ({"content": "a", "tool_calls": [{"name": "f", "arguments": {"x": [1, None]}}]}, True),
@@ -237,8 +266,7 @@ def test_message_holds_openais_shape_and_nothing_else() -> None:
         ({"content": "a", "tool_calls": [{"function": PLAIN_CALL, "type": "function", "id": "1", "index": 0}]}, True),
         ({"content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}, True),
         ({"content": "a", "tool_calls": [{"function": {"arguments": "{}"}}]}, False),
-        ({"content": "a", "tool_calls": [{"function": PLAIN_CALL, "type": "custom"}]}, False),
-        ({"content": "a", "tool_calls": [{**PLAIN_CALL, "type": "function"}]}, False),
+        ({"content": "a", "tool_calls": [{**PLAIN_CALL, "type": "function"}]}, True),
         ({"content": "a", "tool_calls": ["f"]}, False),
     ]:
         message = json.dumps({"role": "assistant", **fields})

@@ -118,10 +118,15 @@ def test_read_accepts_messages_of_openai(tmp_path: Path) -> None:
         {"id": "c1", "type": "function", "function": {"name": "search", "arguments": "{\\"q\\": 1}"}}]},
       {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "hit"}]},
       {"role": "assistant", "content": "Done."}]}""".replace("\n", "")
-    (line,), file = read_all(tmp_path / "c.jsonl", text)
+    shaped = (
+        '{"prompt": "Q", "completion": {"role": "assistant", "content": "Done.", "reasoning": "Hm.", "logprobs": 1}}'
+    )
+    (line, *others), file = read_all(tmp_path / "c.jsonl", "\n".join((text, shaped, shaped)))
     assert not file.errors.count
+    assert [(note.line, note.message) for note in file.errors.notes] == [(None, "ignored in messages: logprobs")]
+    assert [one.completion.messages[0].reasoning for one in others] == ["Hm.", "Hm."]
     completion = line.completion
-    assert completion.text == "Done."
+    assert completion.text == others[0].completion.text == "Done."
     assert [message.text for message in completion.messages] == ['[calls search({"q": 1})]', "hit", "Done."]
 
 
