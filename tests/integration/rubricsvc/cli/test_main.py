@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
-from tests.rows import invalidate
 from tests.scripted_server import labels, scripted_server
 from workers.queue.app import embedded_worker
 
@@ -107,21 +105,3 @@ def test_doctor_and_submit_see_an_embedded_worker(cli: Cli, rubric_file: Path) -
     db.close()
     assert workers(cli) == []
     assert NO_WORKER in cli("jobs", "submit", "--judge", "quick", "--key", "again").err
-
-
-def test_worker_ends_a_job_whose_judge_is_not_valid_any_more(cli: Cli, rubric_file: Path) -> None:
-    add_judge(cli, endpoint={"concurrency": 2})
-    cli("rubrics", "import", rubric_file)
-    cli("completions", "import", "-", stdin='{"prompt": "What is one?", "text": "1"}\n')
-    cli("jobs", "submit", "--judge", "quick")
-    settings = get_settings()
-    db = Database(settings.database_url)
-    invalidate(db, "quick", base_url="http://user:secret@host/v1")
-    with embedded_worker(settings, db):
-        Jobs(db).wait(1)
-    db.close()
-    shown = cli("jobs", "show", "1", "--json")
-    assert (shown.code, shown.json["status"], shown.json["progress"]["failed"]) == (0, "completed_with_failures", 1)
-    assert "judges add -f FILE" in shown.err and "secret" not in shown.err
-    (item,) = cli("jobs", "items", "1", "--json").lines
-    assert "judges add -f FILE" in item["null_reason"]

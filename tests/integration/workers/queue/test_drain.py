@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.verdict import Reason
+from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store import leases as store
@@ -69,7 +70,9 @@ def test_drain_fails_the_items_of_a_judge_that_is_not_valid_any_more(each_db: Da
             assert jobs.get(session, job).status == "completed_with_failures"
             assert {row.state for row in jobs.items(session, job)} == {"failed"}
         (reason,) = jobs.unrewarded(session, job)
-    assert "base_url" in reason and "judges add -f FILE" in reason and "secret" not in reason
+    (hint,) = Jobs(each_db).get(job, summary=True).hints
+    for text in (reason, hint):
+        assert "base_url" in text and "judges add -f FILE" in text and "secret" not in text
     with each_db.write() as session:
         judges.add(session, JUDGE)
         assert jobs.retry(session, job) == 2
