@@ -90,18 +90,6 @@ def test_jobs_work_the_same_at_a_remote_service(ready: Cli, monkeypatch: pytest.
     db.close()
 
 
-def test_submit_without_items_is_refused(ready: Cli) -> None:
-    cases = [
-        (["--judge", "none"], 3),
-        (["--judge", "quick", "--rubric", "none"], 3),
-        (["--judge", "quick", "--policy", "none"], 2),
-    ]
-    for args, code in cases:
-        ran = ready("jobs", "submit", *args)
-        assert (ran.code, ran.out) == (code, "")
-        assert "'none'" in ran.err
-
-
 def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
     file = Path("bad.yaml")
     file.write_text("{name: odd, prompt: What is one?, criteria: [{text: a, check: {words: {min: 1}}}]}\n")

@@ -63,10 +63,11 @@ def test_select_takes_the_rubric_that_a_completion_names(db: Database, imported:
 
 def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Any, tmp_path: Path) -> None:
     with db.read() as session:
-        with pytest.raises(InvalidError):
-            select(session, NewJob(judge="j", policy="none", completions=imported))
-        with pytest.raises(NotFoundError):
-            select(session, NewJob(judge="j", rubric="none", completions=imported))
+        for completions in (imported, None):
+            with pytest.raises(InvalidError, match="'none'"):
+                select(session, NewJob(judge="j", policy="none", completions=completions))
+            with pytest.raises(NotFoundError, match="'none'"):
+                select(session, NewJob(judge="j", rubric="none", completions=completions))
     (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
     (two,) = Imports(db).create(tmp_path / "other.yaml").rubrics
     with db.read() as session, pytest.raises(InvalidError) as elsewhere:
@@ -80,7 +81,7 @@ def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, 
         judges.add(session, Judge(name="j", model="m", mode="comparative"))
     Imports(db).create(tmp_path / "file.yaml")
     assert ["c1" in note for note in Jobs(db).submit(judge="j").notes] == [True]
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="'none'"):
         Jobs(db).submit(judge="none")
     with pytest.raises(InvalidError):
         Jobs(db).submit(judge="j", policy="p", items=(NewItem(completion_id=1, rubric=None),))
