@@ -7,6 +7,8 @@ import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 
 from rubricsvc.schemas.jobs import StoredJob
 
@@ -19,6 +21,16 @@ WAIT_SECONDS = 3600.0
 OnProgress = Callable[[StoredJob], None]
 Notify = Callable[[str], None]
 """Receives messages for the person who waits."""
+
+
+def retry_after_s(header: str) -> float | None:
+    """Return the seconds that a ``Retry-After`` asks to wait, given as a number or as an HTTP date; else None."""
+    with suppress(ValueError):
+        seconds = float(header)
+        return seconds if seconds >= 0 else None
+    with suppress(ValueError, OverflowError):
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    return None
 
 
 def no_worker(job_id: int) -> str:

@@ -7,9 +7,9 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -82,7 +82,8 @@ class _Client(Noun[C]):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.address = base_url.rstrip("/")
         url = f"{self.address}/v1/"
-        self.http = self.connect(base_url=url, headers=headers, timeout=timeout, transport=transport)
+        self._pools: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}  # of an AsyncClient
+        self._connect = partial(self.connect, base_url=url, headers=headers, timeout=timeout, transport=transport)
         self.prompts: Prompts[C] = Prompts(self)
         self.rubrics: Rubrics[C] = Rubrics(self)
         self.completions: Completions[C] = Completions(self)
@@ -221,6 +222,11 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
 
     connect = httpx2.Client
 
+    @cached_property
+    def http(self) -> httpx2.Client:
+        """The connections."""
+        return cast("httpx2.Client", self._connect())
+
     async def sleep(self, seconds: float) -> None:
         """Block for some seconds."""
         time.sleep(seconds)
@@ -248,10 +254,21 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
 
 
 class AsyncClient(_Client["AsyncClient"], AbstractAsyncContextManager["AsyncClient"]):
-    """Client with coroutines. Arguments, methods and errors are those of `Client`."""
+    """Client with coroutines. Arguments, methods and errors are those of `Client`.
+
+    It may be used in several event loops, one after another (``asyncio.run``) or in threads: each has its connections.
+    """
 
     connect = httpx2.AsyncClient
     sleep = staticmethod(asyncio.sleep)
+
+    @property
+    def http(self) -> httpx2.AsyncClient:
+        """The connections of the running event loop. Those of loops that are closed cannot be used, and are dropped."""
+        if (loop := asyncio.get_running_loop()) not in self._pools:
+            self._pools = {one: pool for one, pool in self._pools.items() if not one.is_closed()}
+            self._pools[loop] = self._connect()
+        return self._pools[loop]
 
     def run(self, method: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return the coroutine."""
@@ -268,7 +285,7 @@ class AsyncClient(_Client["AsyncClient"], AbstractAsyncContextManager["AsyncClie
             after = current.next
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections of the running event loop."""
         await self.http.aclose()
 
     async def __aexit__(self, *_: object) -> None:

@@ -25,6 +25,7 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import ErrorBody
 from rubricsvc.schemas.base import Method, MethodOf, request
+from rubricsvc.waiting import retry_after_s
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
@@ -82,7 +83,7 @@ class Noun(Generic[C]):
         query = {name: value for name, value in (params or {}).items() if value is not None}
         attempt, end = 0, None
         while True:
-            retry_after = ""
+            asked: float | None = None
             try:
                 request = self.client.http.request(method, path, params=query, headers=headers, content=body)
                 response: httpx2.Response = await request if isawaitable(request) else request
@@ -95,15 +96,14 @@ class Noun(Generic[C]):
                 error = error_of(response)
                 if response.status_code not in _RETRIED_STATUS:
                     raise error
-                retry_after = response.headers.get("retry-after", "")
+                asked = retry_after_s(response.headers.get("retry-after", ""))
             end = end or time.monotonic() + self.client.outage_seconds
             if (left := end - time.monotonic()) <= 0:
                 raise error from None
             if attempt == _WARN_AT:
                 log.warning("retrying for %.0f s: %s", left, error)
             backoff = min(_MAX_BACKOFF_S, 0.2 * 2.0 ** min(attempt, 9)) * random.uniform(0.5, 1.0)
-            delay = float(retry_after) if retry_after.isdecimal() else backoff
-            await self.client.sleep(min(MAX_DELAY_S, delay, left))
+            await self.client.sleep(min(MAX_DELAY_S, backoff if asked is None else asked, left))
             attempt += 1
 
 

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from typing import Any
 
 import httpx2
@@ -199,14 +200,14 @@ EMPTY = {"data": [], "next": None}
 def test_client_retries_transient_errors(slept: list[float]) -> None:
     transport = Answers(
         httpx2.ConnectError("refused"),
-        httpx2.Response(503, headers={"Retry-After": "3"}),
+        httpx2.Response(503, headers={"Retry-After": formatdate(time.time() + 3, usegmt=True)}),
         httpx2.Response(429, headers={"Retry-After": "garbage"}),
         httpx2.ReadTimeout("slow"),
         httpx2.Response(200, json=EMPTY),
     )
     assert Client(transport=transport).prompts.page().data == ()
     assert len(transport.requests) == 5
-    assert slept[1] == 3.0
+    assert slept[1] == pytest.approx(3.0, abs=1.5)  # a date, in whole seconds
     assert all(0 < seconds < 2 for seconds in (slept[0], slept[2], slept[3]))
 
 

@@ -21,6 +21,7 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
 from rubricsvc.errors import cut
 from rubricsvc.settings import secret
+from rubricsvc.waiting import retry_after_s
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply, RequestFailed, error_message, normalize_token
 
 MAX_BODY_BYTES = 8 * 2**20
@@ -136,7 +137,7 @@ class HttpClient:
 
 
 def refusal(status: int, content: bytes, headers: Mapping[str, str]) -> RequestFailed:
-    """Return the failure in a response with an error's status; a ``Retry-After`` that is a date is left out."""
+    """Return the failure in a response with an error's status."""
     raw = raw_text(content)
     message: Any = None
     with suppress(*PARSE_ERRORS):
@@ -145,10 +146,7 @@ def refusal(status: int, content: bytes, headers: Mapping[str, str]) -> RequestF
     detail = f"HTTP {status}: {message if message and isinstance(message, str) else raw}"[:RAW_CHARS]
     if status == 429 or status >= 500 or status in (408, 409):
         reason = {429: Reason.RATE_LIMITED, 408: Reason.TIMEOUT}.get(status, Reason.SERVER_ERROR)
-        pause_s = None
-        with suppress(ValueError):
-            seconds = float(headers.get("Retry-After", ""))
-            pause_s = seconds if seconds >= 0 else None
+        pause_s = retry_after_s(headers.get("Retry-After", ""))
         return RequestFailed(Failure(reason, detail, raw), True, pause_s, status, billable=status in _GATEWAY_TIMEOUTS)
     reason = Reason.TOO_LONG if status == 413 or _OVER_CONTEXT.search(raw) else Reason.REFUSED
     return RequestFailed(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
@@ -166,7 +164,11 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         return Failure(Reason.UNPARSEABLE, f"the response is larger than {MAX_BODY_BYTES} bytes", raw)
     try:
         data = json.loads(body)
+        if isinstance(failed := data.get("error"), dict | str) and failed and not data.get("choices"):
+            return _reported(data, failed)
         choice, counts = data["choices"][0], data.get("usage")
+        if choice.get("error") or choice.get("finish_reason") == "error":
+            return _reported(choice, choice.get("error"))
         usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
             detail = f"the prompt has {usage.prompt:.0f} tokens, max_context is {max_context}"
@@ -209,6 +211,13 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         return replies
     except PARSE_ERRORS as error:
         return [_unreadable("a list of completions", error, raw)] * count
+
+
+def _reported(holder: dict[str, Any], error: Any) -> Failure:
+    """Return the failure that a gateway reports with status 200: by its code, else that of the server."""
+    code = _field(error, "code")
+    status = code if type(code) is int and 400 <= code < 600 else 500
+    return refusal(status, json.dumps(holder).encode(), {}).failure
 
 
 def _unreadable(wanted: str, error: Exception, raw: str) -> Failure:

@@ -26,7 +26,7 @@ from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import max_cost
 from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
-from workers.engines.http.throttle import Throttle
+from workers.engines.http.throttle import OVERLOAD, Throttle
 
 PROBE_PAUSE_S = 2.0
 """Seconds until a server that did not answer a probe is probed again."""
@@ -37,6 +37,15 @@ _FEWER = re.compile(
     re.IGNORECASE,
 )
 """Servers list 5, 8 or 20 tokens at most, and word the refusal in different ways."""
+
+_OPTIONAL = {
+    name: re.compile(rf"\W?\b{name}\b(?![\\'\"]+ *: *-?\d)\W?")  # not our own field, where the error quotes its value
+    for name in ("seed", "top_p", "temperature")
+}
+"""Parameters that a server may refuse, in the order of leaving them out: some models have one temperature only."""
+
+_LEARNING_ROUNDS = 5
+"""Refusals of one call that are learned from: servers name one parameter at a time."""
 
 _NO_OPTIONS = re.compile(r"chat_template(?!_kwargs[\\'\"]*: *\{)")
 """But not our own field, where the error quotes the request."""
@@ -83,6 +92,8 @@ class ServerCapabilities:
         probed: Whether the server has named its kind.
         limit_field: Its name of the limit of new tokens.
         template_options: Whether its chat template accepts options.
+        refused: The sampling parameters that it refuses. They are not part of a question's fingerprint: that has what
+            the judge asks for, and the verdict's detail says that the server's own values applied.
     """
 
     def __init__(self, model: str, client: HttpClient, *, takes_lists: bool = True) -> None:
@@ -94,6 +105,7 @@ class ServerCapabilities:
         self.limit_field = "max_tokens"
         self.top_logprobs = 20
         self.template_options = True
+        self.refused: tuple[str, ...] = ()
         self.created_at = time.monotonic()
         self.model = model
         self.client = client
@@ -124,10 +136,16 @@ class ServerCapabilities:
             except PARSE_ERRORS:
                 self._probe_at = time.monotonic() + PROBE_PAUSE_S
 
-    def learn(self, refusal: str, texts: Sequence[str]) -> bool:
-        """Adapt to the message of a refusal, and return whether the request may now succeed.
+    @property
+    def accepted(self) -> tuple[object, ...]:
+        """What is known of the server's parameters; as long as it is the same, so are the requests."""
+        return self.limit_field, self.top_logprobs, self.template_options, self.refused
 
-        A pattern that occurs in the texts of the request is ignored: servers quote the request in their errors.
+    def learn(self, refusal: str, texts: Sequence[str]) -> None:
+        """Adapt to the message of a refusal.
+
+        A pattern that occurs in the texts of the request is ignored: servers quote the request in their errors. One
+        sampling parameter is left out at a time, since a message may name others that are accepted.
         """
         newer_name, fewer, no_options = (
             None if any(map(pattern.search, texts)) else pattern.search(refusal)
@@ -139,7 +157,14 @@ class ServerCapabilities:
             self.top_logprobs = min(self.top_logprobs, int(fewer[1]))
         if no_options:
             self.template_options = False
-        return bool(newer_name or fewer or no_options)
+        if newer_name or fewer or no_options:
+            return
+        for name, pattern in _OPTIONAL.items():
+            match = None if name in self.refused else pattern.search(refusal)
+            if match and not any(match[0] in text for text in texts):  # with its quotes: a text may be of temperatures
+                self.refused += (name,)
+                log.warning("the server refuses a parameter; its own value applies", model=self.model, parameter=name)
+                return
 
     async def list_prompts(self, request: EngineRequest) -> list[str]:
         """Return each question's prompt; an empty list where they have to be asked one by one."""
@@ -230,8 +255,9 @@ CAPABILITIES_TTL_S = 600.0
 """How long a server's capabilities are trusted: it may have been restarted, or have been starting."""
 
 _INVALID = (400, 422)
-_RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE)
-"""A body that is broken or holds NaN may be whole next time; missing log-probabilities stay missing."""
+_RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE, *OVERLOAD)
+"""A body that is broken or holds NaN may be whole next time, as may that of a gateway whose server failed; missing
+log-probabilities stay missing."""
 
 _NO_LIST = (Reason.UNPARSEABLE, Reason.NO_LOGPROBS)
 """All replies of a list failed so: the server does not support lists of prompts."""
@@ -282,21 +308,25 @@ class OpenAIEngine:
     async def _ask_one(self, request: EngineRequest, question: Question) -> Reply | Failure:
         # A server without a reasoning parser would apply the schema to the thinking, too.
         structured = self._server.structured_output and question.schema is not None and not request.thinking
-        outcome = await self._post(self._server, request, (question,), structured=structured)
-        if isinstance(outcome, RequestFailed) and outcome.status in _INVALID:
-            texts = [message["content"] for message in request.messages(question)]
-            if self._server.learn(outcome.failure.detail, texts):
-                outcome = await self._post(self._server, request, (question,), structured=structured)
-        if isinstance(outcome, RequestFailed) and outcome.status in _INVALID and structured:
-            plain = await self._post(self._server, request, (question,), structured=False)
-            if not isinstance(plain, RequestFailed):
-                log.warning("the server refuses response_format", model=self._model, error=outcome.failure.detail)
-                self._server.structured_output = False
-                outcome = plain
-        if not isinstance(outcome, RequestFailed):
-            return outcome[0]
-        failure = outcome.failure
-        refused = outcome.status and failure.reason is Reason.REFUSED
+        texts, refusal = [message["content"] for message in request.messages(question)], ""
+        for _ in range(1 + _LEARNING_ROUNDS):
+            accepted = self._server.accepted
+            outcome = await self._post(self._server, request, (question,), structured=structured and not refusal)
+            if not isinstance(outcome, RequestFailed):
+                if refusal:
+                    log.warning("the server refuses response_format", model=self._model, error=refusal)
+                    self._server.structured_output = False
+                return outcome[0]
+            failure, status = outcome.failure, outcome.status
+            if status not in _INVALID:
+                break
+            if self._server.accepted == accepted:  # else another call has learned from its refusal
+                self._server.learn(failure.detail, texts)
+            if self._server.accepted == accepted:
+                if refusal or not structured:
+                    break
+                refusal = failure.detail
+        refused = status and failure.reason is Reason.REFUSED
         if question.labels and refused and _LOGPROBS.search(failure.detail):
             return replace(failure, reason=Reason.NO_LOGPROBS)
         return failure
@@ -315,7 +345,7 @@ class OpenAIEngine:
 
         async def send() -> Outcome:
             await self._server.probe()  # the server may have come up while this call waited
-            start = time.perf_counter()
+            start, left_out = time.perf_counter(), self._server.refused
             if prompts:
                 body = {"model": self._model, "max_tokens": 1, "temperature": 0, "logprobs": server.top_logprobs}
                 body |= kind.no_special_tokens | {"prompt": prompts}
@@ -325,11 +355,14 @@ class OpenAIEngine:
                 if not request.thinking:
                     body |= self._server.no_thinking
                 if question.labels:  # only the log-probabilities matter, not the token that is sampled
-                    body |= {limit: 1, "temperature": 0, "logprobs": True, "top_logprobs": self._server.top_logprobs}
+                    body |= {limit: 1, "logprobs": True, "top_logprobs": self._server.top_logprobs}
+                    wanted: dict[str, float] = {"temperature": 0}
                 else:
-                    body |= {limit: sampling.max_tokens, "temperature": sampling.temperature}
-                    body |= {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
-                    body |= {"seed": sampling.seed + question.sample} if sampling.seed is not None else {}
+                    body[limit], wanted = sampling.max_tokens, {"temperature": sampling.temperature}
+                    wanted |= {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
+                    wanted |= {"seed": sampling.seed + question.sample} if sampling.seed is not None else {}
+                body |= {name: value for name, value in wanted.items() if name not in left_out}
+                left_out = () if question.labels else tuple(name for name in left_out if name in wanted)
                 if structured:
                     schema = {"name": "verdict", "strict": True, "schema": question.schema}
                     body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -342,7 +375,8 @@ class OpenAIEngine:
                 reply = read_chat_completion(response, questions[0], request.max_context)
                 if isinstance(reply, Failure):
                     return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
-                replies = [reply]
+                note = f"sampled without {', '.join(left_out)}, which the server refuses" if left_out else ""
+                replies = [replace(reply, note=note)]
             took = time.perf_counter() - start
             return [replace(reply, latency_s=took) if isinstance(reply, Reply) else reply for reply in replies]
 

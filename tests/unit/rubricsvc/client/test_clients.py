@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import math
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from rubricsvc.client import AsyncClient, Client
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import get_settings
+from tests.scripted_server import ScriptedReply, scripted_server
 
 URLS = ["localhost:9191", "http://", "http:///v1", "h", "", "ftp://h", "http://h:0", "http://h:99999", "http://[::1", 5]
 
@@ -42,6 +45,21 @@ def test_client_accepts_an_outage_of_0_seconds_and_no_timeout_of_0() -> None:
     with pytest.raises(InvalidError) as caught:
         Client(timeout=0)
     assert caught.value.path == "timeout"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # the caller has not closed it
+def test_async_client_works_in_one_event_loop_after_another() -> None:
+    with scripted_server(ScriptedReply(body=b'{"data": [], "next": null}')) as server:
+
+        async def use(client: AsyncClient) -> None:
+            for path in ("models", "models"):  # of the second, the connection is kept alive
+                await client.prompts.request("GET", path)
+
+        client = AsyncClient(server.url.removesuffix("/v1"), outage_seconds=0)
+        for _ in range(3):
+            asyncio.run(use(client))
+        del client
+        gc.collect()
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "soon"])

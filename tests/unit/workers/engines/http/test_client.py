@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -13,11 +15,17 @@ from rubricsvc.core.judge import Endpoint, Sampling
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.errors import InvalidError
 from tests import scripted_server as server
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
 from tests.unit.workers.engines.requests import SCHEMA, YES_NO, ask_at, failure_of, one
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.http.client import MAX_BODY_BYTES, refusal
 from workers.engines.http.openai import OpenAIEngine
+
+
+def reported(extra: dict[str, Any]) -> ScriptedReply:
+    """The error of a gateway, with status 200."""
+    return ScriptedReply("", extra={"choices": None} | extra)
+
 
 RETRIED = [
     (error(500, "exploded"), Reason.SERVER_ERROR),
@@ -30,9 +38,13 @@ RETRIED = [
     (server.NO_CHOICES, Reason.UNPARSEABLE),
     (server.NAN, Reason.OUT_OF_RANGE),
     (server.POSITIVE, Reason.OUT_OF_RANGE),
+    (reported({"choices": [{"finish_reason": "error", "message": {"content": "half"}}]}), Reason.SERVER_ERROR),
+    (reported({"choices": [{"error": {"code": 429, "message": "upstream"}}]}), Reason.RATE_LIMITED),
+    (reported({"error": "provider failed"}), Reason.SERVER_ERROR),
 ]
 PERMANENT = [
     (error(401, "bad key"), Reason.REFUSED),
+    (reported({"choices": [{"error": {"code": 403, "message": "moderated"}}]}), Reason.REFUSED),
     (error(404, "no such model"), Reason.REFUSED),
     (error(400, "logprobs are not supported by this model"), Reason.NO_LOGPROBS),
     (error(403, "You are not allowed to request logprobs from this model"), Reason.NO_LOGPROBS),
@@ -120,6 +132,12 @@ def test_retry_after_parses_seconds(given: str, seconds: float | None) -> None:
     assert refusal(429, b"", {"Retry-After": given}).retry_after_s == seconds
 
 
+def test_retry_after_parses_http_dates() -> None:
+    for seconds in (20.0, -20.0):
+        given = formatdate(time.time() + seconds, usegmt=True)
+        assert refusal(429, b"", {"Retry-After": given}).retry_after_s == pytest.approx(max(0.0, seconds), abs=2)
+
+
 def test_readout_requests_one_token_with_logprobs() -> None:
     answer, running = one(labels(Yes=0.7, No=0.2))
     assert isinstance(answer, Reply)
@@ -168,6 +186,36 @@ def test_limit_field_switches_to_max_completion_tokens() -> None:
 
 
 @pytest.mark.parametrize(
+    ("refused", "rounds"),
+    [
+        ({"temperature": "Unsupported value: 'temperature' does not support 0; only the default (1) is supported."}, 1),
+        ({"seed": '{"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "input": 3}]}'}, 1),
+        ({"seed": "Unknown argument: `seed`; known are `messages`, `temperature` and `top_p`"}, 1),
+        ({"top_p": "temperature and top_p cannot both be specified"}, 1),
+        ({"seed": "seed is no field", "top_p": "top_p: only 1", "temperature": "temperature must be 1"}, 3),
+    ],
+)
+def test_sampling_parameter_is_dropped_once_refused(refused: dict[str, str], rounds: int) -> None:
+    """The texts are of temperatures, too; several calls at once learn the same."""
+
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
+        shown = "input: " + str({"temperature": body.get("temperature")})
+        return next(
+            (error(422, f"{words} {shown}") for name, words in refused.items() if name in body), text_reply("x")
+        )
+
+    with scripted_server(script) as running:
+        request = EngineRequest("", "The temperature, is 3", (Question("?"),) * 2, Sampling(top_p=0.9, seed=3))
+        first, second = ask_at(running.url, request, request)
+    for reply in (*first, *second):
+        assert isinstance(reply, Reply)
+        assert all(name in reply.note for name in refused)
+    assert running.count == 2 * rounds + 4
+    for name in ("seed", "top_p", "temperature"):
+        assert (name in running.requests[-1]) is (name not in refused)
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "top_logprobs must be at most 5",
@@ -194,7 +242,7 @@ def test_refusal_that_quotes_the_request_changes_nothing(text: str) -> None:
     """vLLM's validation errors hold the input."""
 
     def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        shown = {name: body[name] for name in ("top_logprobs", "messages") if name in body}
+        shown = {name: body[name] for name in ("top_logprobs", "temperature", "messages") if name in body}
         return error(400, f"messages.0: bad value, input: {shown}") if number == 0 else labels(Yes=0.9)
 
     with scripted_server(script) as running:
