@@ -15,9 +15,7 @@ from rubricsvc.core.fingerprint import canonical_json, digest
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
-
-_REASONING = ("reasoning", "reasoning_content", "thinking")
-_READ = {*_REASONING, "function_call", "refusal"}  # besides the fields of a message
+_READ = {"reasoning", "reasoning_content", "thinking", "function_call", "refusal"}  # besides the fields of a message
 
 
 def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
@@ -98,7 +96,7 @@ class Message(Value):
         ignored = info.context if isinstance(info.context, set) else set()
         ignored |= {name for name in given.keys() - read.keys() - _READ if given[name] not in (None, [], {})}
         content, thoughts = _split_parts(given.get("content"), ignored)
-        thoughts += (_split_parts(given.get(name), ignored)[0] for name in _REASONING)
+        thoughts += [_split_parts(given.get(key), ignored)[0] for key in ("reasoning", "reasoning_content", "thinking")]
         if reasoning := "\n".join(dict.fromkeys(one for one in thoughts if isinstance(one, str) and one)):
             read["reasoning"] = reasoning
         call = given.get("function_call")

@@ -91,6 +91,7 @@ class RubricExample(Value):
 
 
 GroupPath = tuple[str, ...]
+Mark = Annotated[str, Field(min_length=1)]
 
 
 IsoDate = Annotated[
@@ -287,6 +288,7 @@ class Rubric(Content):
     min_coverage: UnitInterval = Field(1.0, description="Share of the weight that must be judged for a reward.")
     groups: tuple[Group, ...] = Field((), description="Inner nodes of a weight tree, for the formulas of trees.")
     expression: str | None = Field(None, description="Arithmetic over the keys, for the formula calculate_output.")
+    reasoning_marks: tuple[tuple[Mark, Mark], ...] | None = Field(None, description="Marks of reasoning to hide.")
     examples: tuple[RubricExample, ...] | None = Field(None, max_length=MAX_EXAMPLES, description="Tests of it.")
 
     @model_validator(mode="after")

@@ -283,7 +283,7 @@ class Entry:
 
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
-RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression")
+RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression", "reasoning_marks")
 FIELDS = ("id", "name", *PROMPT, *RUBRIC, "examples", "rubric", "completions", "labels")
 
 _Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]

@@ -29,6 +29,7 @@ from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean
 from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
+from workers.reasoning import split_reasoning
 
 
 def fence(name: str, text: str) -> str:
@@ -451,10 +452,9 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
     has an ``error`` if the reply was cut off, or if the server counted more thinking than the budget.
     """
     marks = thinking or _DEFAULT_THINKING
-    before, closed, after = reply.text.rpartition(marks.closes)
-    unclosed = marks.opens in (after if closed else reply.text).split("{", 1)[0]
-    if unclosed or not closed:
-        before, after = (reply.text, "") if unclosed else ("", reply.text)
+    before, after = split_reasoning(reply.text, marks.opens, marks.closes, in_code=True)
+    unclosed = marks.opens in (after or before.rpartition(marks.closes)[2]).split("{", 1)[0]
+    before, after = (reply.text, "") if unclosed else (before.removesuffix(marks.closes), after)
     text = "\n".join(filter(None, (reply.thinking, before.strip().removeprefix(marks.opens).strip())))
     error = ""
     if reply.truncated or unclosed:

@@ -53,7 +53,7 @@ from workers.engines import make_engine
 from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.budget import current_budget
 from workers.queue.costs import JobBudget, Write
-from workers.scoring.completions import group_questions, questions_of, score, score_group
+from workers.scoring.completions import group_questions, score, score_group
 
 T = TypeVar("T")
 
@@ -436,7 +436,7 @@ class Drainer:
             _prepare_groups(session, judge, scoring)
         else:
             for one in scoring:
-                one.questions = questions_of(one.rubric, judge)
+                one.questions = group_questions(one.rubric, judge, [one.completion])
             found = completions.known_verdicts(session, [(one.lease.completion_id, one.questions) for one in scoring])
             for one, answered in zip(scoring, found, strict=True):
                 one.known = answered

@@ -42,10 +42,13 @@ from workers.judges.calls import (
 )
 from workers.judges.voting import aggregate, as_votes
 from workers.placeholders import PlaceholderError
+from workers.reasoning import REASONING_MARKS, without_reasoning
 from workers.repetitions import repetitions
 
 _VERSION = "3"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""
+_ANSWER_VERSION = "1"
+"""Raise it when the same completion would be shown with another part of it hidden."""
 
 
 @lru_cache(maxsize=4096)
@@ -91,10 +94,17 @@ def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
 
 
 def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completion]) -> QuestionSet:
-    """Return the questions about completions that are given together, in any order."""
-    if judge.mode != "comparative":
-        return questions_of(rubric, judge)
-    return questions_of(rubric, judge, digest(sorted(completion.digest for completion in completions)))
+    """Return the questions about completions that are given together, in any order.
+
+    They are others where reasoning is hidden, since the judge sees another text then.
+    """
+    comparative = judge.mode == "comparative"
+    group = digest(sorted(completion.digest for completion in completions)) if comparative else ""
+    questions = questions_of(rubric, judge, group)
+    if all(without_reasoning(rubric, one) is one for one in completions):
+        return questions
+    how = digest("answer", _ANSWER_VERSION, rubric.reasoning_marks or REASONING_MARKS)
+    return QuestionSet({key: digest(how, name) for key, name in questions.fingerprints.items()})
 
 
 CLAIMS_VERSION = "1"
@@ -252,11 +262,24 @@ async def score(
     All judged criteria go to the engine in one request, so that it reads the completion once. ``known`` verdicts, by
     criterion, are returned as they are, and are not asked for again.
     """
-    questions = questions_of(rubric, judge)
+    questions, shown = group_questions(rubric, judge, [completion]), without_reasoning(rubric, completion)
     answered = questions.answered(known)
-    new = await _checked(rubric, prompt, completion, answered)
-    new += await _judged(engine, judge, rubric, prompt, completion, answered=answered)
+    new = await _checked(rubric, prompt, shown, answered)
+    new += await _judged(engine, judge, rubric, prompt, shown, answered=answered)
+    if shift := len(completion.text) - len(shown.text):  # quotes are located in the stored text
+        new = [_shifted(verdict, shift) for verdict in new]
     return _named(questions, known, new)
+
+
+def _shifted(verdict: Verdict, shift: int) -> Verdict:
+    """Return a verdict whose quotes are ``shift`` characters further on."""
+    moved = tuple(
+        quote.model_copy(update={"start": quote.start + shift, "end": quote.end + shift})
+        if quote.start is not None and quote.end is not None
+        else quote
+        for quote in verdict.evidence
+    )
+    return verdict.model_copy(update={"evidence": moved})
 
 
 async def score_group(
@@ -278,6 +301,8 @@ async def score_group(
     if judge.mode != "comparative":
         return await asyncio.gather(*(score(engine, judge, rubric, prompt, one, known=had) for one, had in each))
     questions = group_questions(rubric, judge, completions)
+    shown = [without_reasoning(rubric, completion) for completion in completions]
+    each = zip(shown, before, strict=True)
     checked = await asyncio.gather(*(_checked(rubric, prompt, one, questions.answered(had)) for one, had in each))
     answered = questions.answered(frozenset[str]().union(*before).intersection(*before))
     comparison = GroupComparison(engine, judge, rubric, prompt, completions, answered=answered)
@@ -421,7 +446,8 @@ class GroupComparison:
         self.engine, self.judge, self.rubric, self.prompt, self.answered = engine, judge, rubric, prompt, answered
         self.criteria = [c for c in rubric.criteria if not (c.check or c.key in answered or c.asked_alone)]
         whole = judge.effective_comparison.traces
-        cleaned = [clean(completion.full_text if whole else completion.text) for completion in completions]
+        shown = [without_reasoning(rubric, completion) for completion in completions]
+        cleaned = [clean(completion.full_text if whole else completion.text) for completion in shown]
         seed = digest(sorted(completion.digest for completion in completions))
         order = {text: digest(seed, text.text) for text in cleaned}
         self.texts = sorted(order, key=lambda text: order[text])

@@ -141,8 +141,12 @@ def _stored_rewards(
     groups: dict[int, list[Completion]] = {}
     for prompt_id, completion in rows.values():
         groups.setdefault(prompt_id, []).append(completion)
-    questions = {prompt_id: group_questions(rubric, judge, group) for prompt_id, group in groups.items()}
-    known = completions.known_verdicts(session, [(id_, questions[prompt_id]) for id_, (prompt_id, _) in rows.items()])
+    shared = {prompt_id: group_questions(rubric, judge, group) for prompt_id, group in groups.items()}
+    alone = judge.mode != "comparative"
+    asked = [
+        (id_, group_questions(rubric, judge, [one]) if alone else shared[name]) for id_, (name, one) in rows.items()
+    ]
+    known = completions.known_verdicts(session, asked)
     return {
         id_: _StoredReward(
             completion.id,

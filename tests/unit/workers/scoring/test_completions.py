@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine, agreeable
 from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Question, Reply
+from workers.reasoning import without_reasoning
 from workers.scoring.completions import score
 from workers.scoring.reward_changes import people_agreement, ranks
 
@@ -43,6 +45,41 @@ def test_score_returns_a_verdict_per_criterion_in_order(judge: Judge) -> None:
     verdicts = scored(make_engine(judge), judge)
     assert outcomes(verdicts) == [("a", None), ("short", None), ("b", None)]
     assert [verdict.value for verdict in verdicts] == [verdicts[0].value, 1.0, verdicts[0].value]
+
+
+def test_score_shows_the_answer_after_the_reasoning() -> None:
+    for text, answer in [
+        ("<think>Paris?</think>\n\nLyon.", "Lyon."),
+        ("Paris?\n</think>\nLyon.", "Lyon."),
+        ("<think>`</think>` ends it, Paris?</think>Lyon.", "Lyon."),
+        ("<think>Paris", ""),
+        ("<think>Paris?</think><think>Nice?", ""),
+        ("[THINK]Paris?[/THINK]Lyon.", "Lyon."),
+        ("<|channel|>analysis<|message|>Paris?<|end|><|start|>assistant<|channel|>final<|message|>Lyon.", "Lyon."),
+        ("<|channel>thought\nParis?<channel|>Lyon.", "Lyon."),
+        ("It writes `<think>` and `</think>`.", "It writes `<think>` and `</think>`."),
+        ("```\n</think>\n```\nSo.", "```\n</think>\n```\nSo."),
+        ("Then comes <think>.", "Then comes <think>."),
+        ("Paris.", "Paris."),
+    ]:
+        messages = ({"role": "assistant", "content": text},)
+        shown = without_reasoning(RUBRIC, Completion.model_validate({"messages": messages}))
+        assert (shown.text, shown.messages[0].content) == (answer, answer), text
+    own = RUBRIC.model_copy(update={"reasoning_marks": (("<a>", "</a>"),)})
+    assert without_reasoning(own, Completion(text="<a>Paris?</a>Lyon.")).text == "Lyon."
+    marked = Completion(text="<think>Because of that, and more than nine words are in it.</think>Because.")
+    for rubric, hidden in ((RUBRIC, True), (RUBRIC.model_copy(update={"reasoning_marks": ()}), False)):
+        engine = InstantEngine(remember=5)
+        verdicts = asyncio.run(score(engine, JUDGE, rubric, PROMPT, marked))
+        assert [verdicts[1].value == 1.0, "nine words" not in engine.requests[0].shared] == [hidden, hidden]
+
+    class Quoting:
+        async def ask(self, request: EngineRequest) -> list[Reply]:
+            found = {"rationale": "So.", "evidence": ["Because."], "verdict": "yes"}
+            return [Reply(json.dumps({"verdicts": [{"criterion": key, **found} for key in ("C1", "C2")]}))]
+
+    first, *_ = asyncio.run(score(Quoting(), WRITTEN, RUBRIC, PROMPT, marked))  # type: ignore[arg-type]
+    assert [marked.text[quote.start : quote.end] for quote in first.evidence] == ["Because."], first
 
 
 @pytest.mark.parametrize("judge", [JUDGE, WRITTEN])

@@ -96,6 +96,17 @@ def test_comparative_question_holds_the_group_and_its_checks_do_not() -> None:
     assert group_questions(RUBRIC, JUDGE, here) == group_questions(RUBRIC, JUDGE, there)
 
 
+def test_question_is_another_where_reasoning_is_hidden() -> None:
+    plain, thinking = Completion(text="Yes."), Completion(text="<think>No?</think>Yes.")
+    whole = RUBRIC.model_copy(update={"reasoning_marks": ()})
+    for judge in (JUDGE, PAIR_CALLS):
+        assert group_questions(RUBRIC, judge, [plain]) == questions_of(RUBRIC, judge)
+        assert group_questions(whole, judge, [thinking]) == questions_of(RUBRIC, judge)
+        hidden = group_questions(RUBRIC, judge, [thinking]).fingerprints
+        assert differing(asked(RUBRIC, judge), hidden) == set(asked(RUBRIC))
+    assert group_questions(RUBRIC, COMPARE, [plain, thinking]) != group_questions(whole, COMPARE, [plain, thinking])
+
+
 def test_check_question_is_shared_by_judges_and_holds_arguments_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(RUBRIC)["short"] == asked(RUBRIC, PAIR_CALLS)["short"] == asked(RUBRIC, COMPARE)["short"]
     other = Rubric(criteria=(changed(SHORT, check=Check(name="words", args={"max": 9, "min": None})),))
