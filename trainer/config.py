@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    JsonValue,
     Tag,
     ValidationError,
     field_validator,
@@ -277,11 +278,13 @@ class PolicyConfig(ConfigSection):
     """The policy. ``model`` is ``embedded``, a folder, or a name on the Hugging Face hub; ``device`` CUDA, else CPU.
 
     ``dtype`` is by default bfloat16 where the device computes with it, else float32.
+    ``chat_template_kwargs`` are options of the model's chat template, such as ``enable_thinking``.
     """
 
     model: str = "embedded"
     dtype: Literal["bfloat16", "float32"] | None = None
     device: str | None = None
+    chat_template_kwargs: dict[str, JsonValue] | None = None
 
 
 class SamplingConfig(ConfigSection):

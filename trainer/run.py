@@ -548,7 +548,7 @@ class Run:
         server = SamplingServer(run.sampling.server, run.out) if run.sampling.server else None
         how: dict[str, Any] = {"dtype": run.policy.dtype, "device": run.policy.device}
         policy = Policy.load(str(model), acting=make_acting(run.environment, run.tools), server=server, **how)
-        policy.name = run.policy.model
+        policy.name, policy.template_options = run.policy.model, run.policy.chat_template_kwargs or {}
         if policy.server is not None:
             policy.server.check(policy)
         return policy

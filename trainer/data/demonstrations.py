@@ -78,7 +78,8 @@ def as_sampled(prompts: Sequence[Prompt], completions: Sequence[Completion], pol
     group_size = len(completions) // len(prompts)
     ids_QP, mask_QP = policy.encode(prompts, 1)
     notes = policy.acting is not None and policy.acting.limits.notes
-    rows = [transcript(policy.tokenizer, one, notes=notes) for one in completions]
+    options = policy.template_options
+    rows = [transcript(policy.tokenizer, one, notes=notes, template_options=options) for one in completions]
     room = context_of(policy.model.config) - ids_QP.shape[1]
     for place, row in enumerate(rows):
         if (longest := max(Counter(row.contexts).values(), default=0)) > room:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.episodes import Acting, Answers, RunningEpisode, begin
 from trainer.environments.tool_calls import Tool, with_tools
-from trainer.policies.rollouts import Rollouts, Transcript, rollouts_of
+from trainer.policies.rollouts import NO_OPTIONS, Rollouts, Transcript, rollouts_of
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, open_pretrained
 
@@ -126,7 +126,7 @@ class Policy:
     """A causal language model and its tokenizer. ``model`` is trained in place.
 
     With ``acting`` its completions are episodes in an environment, whose tools it may call. With ``server`` they are
-    sampled there.
+    sampled there. ``template_options`` go to its chat template.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class Policy:
         server: SamplingServer | None = None,
     ) -> None:
         self.acting, self.server = acting, server
+        self.template_options: Mapping[str, Any] = {}
         self._id = uuid4().hex
         self.model = model.eval()
         use_grouped_attention(model)
@@ -195,7 +196,7 @@ class Policy:
         setting = "sampling.max_new_tokens"
         if self.acting is not None:
             setting, max_new_tokens = "environment.max_tokens", self.acting.max_tokens
-        ids = prompt_ids(self.tokenizer, prompt, self.acting.tools if self.acting else ())
+        ids = prompt_ids(self.tokenizer, prompt, self.acting.tools if self.acting else (), self.template_options)
         if not ids:
             raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
         context = context_of(self.model.config)
@@ -316,7 +317,9 @@ class Policy:
         return logits
 
 
-def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:
+def prompt_ids(
+    tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = (), template_options: Mapping[str, Any] = NO_OPTIONS
+) -> list[int]:
     """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
 
     A chat template without tools has them in the system message.
@@ -325,9 +328,10 @@ def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> li
     shown = (prompt if described or not tools else with_tools(prompt, tools)).with_documents
     text = shown.text
     if tokenizer.chat_template:
-        options = {"tools": [tool.schema for tool in tools]} if tools and described else {}
+        options = dict(template_options) | {"add_generation_prompt": True, "tokenize": False}
+        options |= {"tools": [tool.schema for tool in tools]} if tools and described else {}
         messages = [message.model_dump(exclude_none=True) for message in shown.messages]
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options)
+        text = tokenizer.apply_chat_template(messages, **options)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 

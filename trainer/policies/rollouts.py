@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, repeat
@@ -22,7 +22,7 @@ from trainer.environments.tool_calls import call_line, notes_of, took_note
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
 
-
+NO_OPTIONS: Mapping[str, Any] = {}
 OF_PROMPTS = ("prompt_ids_QP", "prompt_mask_QP")
 OF_TOKENS = ("ids_BT", "mask_BT", "nucleus_BTK", "sampled_logp_BT", "from_environment_BT", "context_BT")
 """Fields of `Rollouts` with a value for each token; some may be None."""
@@ -162,9 +162,10 @@ class Transcript:
             return []
         noted = policy.acting.limits.notes and took_note(messages)
         if noted:  # a fresh context has the notes so far
-            ids = transcript(policy.tokenizer, Completion(messages=notes_of(self.episode.messages))).ids
+            notes, options = notes_of(self.episode.messages), policy.template_options
+            ids = transcript(policy.tokenizer, Completion(messages=notes), template_options=options).ids
         else:
-            ids = answer_ids(policy.tokenizer, messages)
+            ids = answer_ids(policy.tokenizer, messages, policy.template_options)
         seen = 0 if noted else len(self.ids) - self.start
         if seen + len(ids) + max_new_tokens > policy.acting.max_tokens:
             self.truncated = True
@@ -199,7 +200,9 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
     )
 
 
-def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -> Transcript:
+def transcript(
+    tokenizer: Any, completion: Completion, *, notes: bool = False, template_options: Mapping[str, Any] = NO_OPTIONS
+) -> Transcript:
     """Return the tokens of a completion as a policy would have sampled it.
 
     An assistant message that follows another one is left out: it repeats the report of a call. With ``notes`` a note
@@ -211,10 +214,11 @@ def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -
         step = list(group)
         seen += len(step)
         if from_tools and notes and took_note(step):
-            part = transcript(tokenizer, Completion(messages=notes_of(messages[:seen]))).ids
+            noted = Completion(messages=notes_of(messages[:seen]))
+            part = transcript(tokenizer, noted, template_options=template_options).ids
             found.start = len(found.ids)
         elif from_tools:
-            part = answer_ids(tokenizer, step)
+            part = answer_ids(tokenizer, step, template_options)
         else:
             message = step[0]
             calls = "\n".join(call_line(call) for call in message.tool_calls or ())
@@ -224,15 +228,18 @@ def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -
     return found
 
 
-def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def answer_ids(
+    tokenizer: Any, messages: Sequence[Message], template_options: Mapping[str, Any] = NO_OPTIONS
+) -> list[int]:
     """Return the tokens between the end token of a message and the policy's next one: the messages of tools."""
     if not tokenizer.chat_template:
         text = "".join(f"\n{message.text}\n" for message in messages)
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
     begun = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
     answers = [message.model_dump(exclude_none=True) for message in messages]
-    before = tokenizer.apply_chat_template(begun, tokenize=False)
-    after = tokenizer.apply_chat_template([*begun, *answers], add_generation_prompt=True, tokenize=False)
+    options = dict(template_options) | {"tokenize": False}
+    before = tokenizer.apply_chat_template(begun, **options)
+    after = tokenizer.apply_chat_template([*begun, *answers], **options | {"add_generation_prompt": True})
     if not after.startswith(before):
         raise InvalidError(
             "the policy's chat template changes earlier messages when a tool answers",

@@ -14,11 +14,11 @@ from transformers import LlamaConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.prompt import Message, Prompt
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
 from trainer.policies import policy as policies
 from trainer.policies.policy import ROOM, GrowingLayer, Policy, grouped_attention
-from trainer.policies.rollouts import Rollouts
+from trainer.policies.rollouts import Rollouts, answer_ids
 
 
 def sampled(policy: Policy, seed: int = 0, **sampling: object) -> Rollouts:
@@ -114,6 +114,13 @@ def test_encode_uses_chat_template_or_plain_text() -> None:
     assert policy.tokenizer.decode(ids[0]) == "user hello assistant"
     assert policy.tokenizer.decode(ids[1][mask[1]]) == "user hi assistant"
     assert not mask[1, :3].any()
+    policy.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}{{ thinking }}{% endif %}"
+    )
+    policy.template_options = {"thinking": "off"}
+    assert policy.tokenizer.decode(policy.encode([Prompt.of("hello")])[0][0]) == "hello off"
+    answer = answer_ids(policy.tokenizer, [Message(role="tool", content="hi")], policy.template_options)
+    assert policy.tokenizer.decode(answer).endswith("hi off")
 
 
 def test_save_then_load(tmp_path: Path) -> None:
