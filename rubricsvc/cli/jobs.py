@@ -255,7 +255,11 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
         noun, good, bad = "verdict", now.verdicts, now.failed_verdicts
         if job.kind == "generate":
             noun, good, bad = "rubric", now.done, now.failed
-        bar.update(now.finished, now.total, counted(good, noun) + (f", {bad} failed" if bad else ""))
+        text = counted(good, noun) + (f", {bad} failed" if bad else "")
+        if not job.finished:
+            workers = counted(job.workers or 0, "running worker")
+            text += f"; waits for {now.leased} leased and {now.pending} pending items, {workers}"
+        bar.update(now.finished, now.total, text)
 
     worker: AbstractContextManager[None] = nullcontext()
     if isinstance(s, LocalService):

@@ -374,10 +374,9 @@ def _distinct(
     return rows, shared
 
 
-def holders(session: Session, host: str) -> set[str]:
-    """Return the names of the workers of a host that hold leases."""
-    of_host = ItemRow.worker.startswith(f"{host}:", autoescape=True)
-    names = session.scalars(select(ItemRow.worker).where(ItemRow.state == LEASED, of_host).distinct())
+def holders(session: Session) -> set[str]:
+    """Return the names of the workers that hold leases."""
+    names = session.scalars(select(ItemRow.worker).where(ItemRow.state == LEASED).distinct())
     return {name for name in names if name is not None}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import math
 import multiprocessing
 import os
 import socket
@@ -19,6 +20,7 @@ from celery.worker import WorkController
 from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError as BrokerError
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 from structlog import get_logger
 
 from rubricsvc.broker import MEMORY, make_celery, send
@@ -96,16 +98,29 @@ def dead_processes(names: Iterable[str]) -> list[str]:
     return dead
 
 
-def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool = False) -> int:
+LOST_SECONDS = leases.REPORT_SECONDS * leases.MISSED_REPORTS
+
+
+def lost_workers(session: Session, names: Iterable[str]) -> list[str]:
+    """Return the names of workers whose reports are missing; a name may have the part of a drain."""
+    lost = {row.name for row, seen in leases.list_workers(session) if seen > LOST_SECONDS}
+    return [name for name in names if name.partition("/")[0] in lost]
+
+
+def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool = False, free_lost: bool = False) -> int:
     """Repair the queue once; return the number of released leases.
 
     ``at_start`` wakes workers for all pending work. A worker inside a process also takes over from the killed
-    processes of its host then, before their leases expire: the same command may be run again at once.
+    processes of its host then, before their leases expire: the same command may be run again at once. ``free_lost``
+    releases the leases of workers that are lost. One that was only paused finds its fences outdated.
     """
     with db.write() as session:
         dead: list[str] = []
+        if free_lost:
+            dead = lost_workers(session, leases.holders(session))
         if at_start and settings.broker_url.startswith(MEMORY):
-            dead = dead_processes(leases.holders(session, socket.gethostname()))
+            here = f"{socket.gethostname()}:"
+            dead += dead_processes(name for name in leases.holders(session) if name.startswith(here))
         returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
     relay(db, partial(send, app))
     with db.read() as session:
@@ -121,14 +136,21 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
 
 @contextlib.contextmanager
 def reconciling(db: Database, app: Celery, settings: Settings) -> Iterator[None]:
-    """Repair the queue every ``settings.reconcile_seconds``. Any number of workers may do so."""
-    first = True
+    """Repair the queue every ``settings.reconcile_seconds``. Any number of workers may do so.
+
+    Workers count as lost only while the database has answered here for `LOST_SECONDS`: after an outage no worker has
+    reported, and all go on.
+    """
+    first, answered_at, answering_since = True, -math.inf, 0.0
 
     def step() -> None:
-        nonlocal first
+        nonlocal first, answered_at, answering_since
+        now = time.monotonic()
+        if now - answered_at > settings.reconcile_seconds + leases.REPORT_SECONDS / 2:
+            answering_since = now
         try:
-            reconcile(db, app, settings, at_start=first)
-            first = False
+            reconcile(db, app, settings, at_start=first, free_lost=now - answering_since > LOST_SECONDS)
+            first, answered_at = False, now
         except (SQLAlchemyError, UnavailableError) as error:
             log.warning("database unreachable", error=str(error).splitlines()[0])
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from rubricsvc.broker import make_celery
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError
 from rubricsvc.settings import Settings
@@ -17,7 +19,7 @@ from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database, upgrade
 from rubricsvc.store.tables import OutboxRow
 from tests.databases import downgrade
-from tests.rows import submit_job
+from tests.rows import RUBRIC, add_worker, item_result, submit_job
 from workers.queue import app as tasks
 from workers.queue.app import NAME, reporting, worker_for
 from workers.queue.drain import Drainer
@@ -93,6 +95,23 @@ def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None
         wait_for(lambda: seen(db))
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]
     assert seen(db) == []
+
+
+def test_reconcile_frees_leases_of_lost_workers_alone(each_db: Database) -> None:
+    settings = Settings(database_url=each_db.url, broker_url="memory://")
+    submit_job(each_db, 4, judge=Judge(name="j", model="m"))
+    add_worker(each_db, "here:1:a", age=tasks.LOST_SECONDS + 1)
+    add_worker(each_db, "here:1:ab", age=tasks.LOST_SECONDS - 5)
+    with each_db.write() as session:
+        claims = partial(leases.claim, session, 1, limit=2, seconds=120)
+        lost, _ = claims(worker="here:1:a/1"), claims(worker="here:1:ab/1")
+    app = make_celery(settings)
+    for free_lost, freed in ((False, 0), (True, 2)):
+        assert tasks.reconcile(each_db, app, settings, free_lost=free_lost) == freed
+    with each_db.write() as session:  # the worker was only paused
+        leases.claim(session, 1, limit=1, worker="other", seconds=120)
+        assert leases.held(session, lost) == set()
+        assert leases.record(session, [item_result(one, RUBRIC, []) for one in lost]).items == []
 
 
 def test_worker_for_is_one_of_an_open_job_on_a_broker_in_this_process(db: Database) -> None:
