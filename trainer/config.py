@@ -277,11 +277,13 @@ CHECKS = "checks"
 class PolicyConfig(ConfigSection):
     """The policy. ``model`` is ``embedded``, a folder, or a name on the Hugging Face hub; ``device`` CUDA, else CPU.
 
-    ``dtype`` is by default bfloat16 where the device computes with it, else float32.
+    ``dtype`` is by default bfloat16 where the device computes with it, else float32. With ``fold_system`` the text of
+    system messages begins the first user turn, for chat templates that refuse them.
     ``chat_template_kwargs`` are options of the model's chat template, such as ``enable_thinking``.
     """
 
     model: str = "embedded"
+    fold_system: bool = False
     dtype: Literal["bfloat16", "float32"] | None = None
     device: str | None = None
     chat_template_kwargs: dict[str, JsonValue] | None = None

@@ -140,7 +140,8 @@ def train(
     reference = None
     if needs_start:  # a copy that is not trained
         model, name = copy.deepcopy(policy.model).requires_grad_(False), f"{policy.name} (reference)"
-        reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server)
+        how: dict[str, Any] = {"fold_system": policy.fold_system}
+        reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server, **how)
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None

@@ -657,8 +657,9 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         problems.append(f"{name}: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit")
     else:
         tokenizer, tools = open_tokenizer(config.policy.model), acting.tools if acting else ()
-        given = tools, config.policy.chat_template_kwargs or {}
-        lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt, *given)), task) for task in tasks}
+        given, fold = (tools, config.policy.chat_template_kwargs or {}), config.policy.fold_system
+        counts = ((task, len(prompt_ids(tokenizer, task.prompt, *given, fold_system=fold))) for task in tasks)
+        lengths = {task.prompt.digest: (count, task) for task, count in counts}
         if long := [(length, task) for length, task in lengths.values() if length + new > context]:
             longest = max(length for length, _ in long)
             fits = context - longest

@@ -546,7 +546,7 @@ class Run:
         if model is None:
             model = run.policy.model if run.demonstrations is None else warmed_up_model(run)
         server = SamplingServer(run.sampling.server, run.out) if run.sampling.server else None
-        how: dict[str, Any] = {"dtype": run.policy.dtype, "device": run.policy.device}
+        how: dict[str, Any] = run.policy.model_dump(include={"dtype", "device", "fold_system"})
         policy = Policy.load(str(model), acting=make_acting(run.environment, run.tools), server=server, **how)
         policy.name, policy.template_options = run.policy.model, run.policy.chat_template_kwargs or {}
         if policy.server is not None:

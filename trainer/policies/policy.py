@@ -23,6 +23,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 import torch
+from jinja2 import TemplateError
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
@@ -136,8 +137,10 @@ class Policy:
         name: str = "policy",
         acting: Acting | None = None,
         server: SamplingServer | None = None,
+        *,
+        fold_system: bool = False,
     ) -> None:
-        self.acting, self.server = acting, server
+        self.acting, self.server, self.fold_system = acting, server, fold_system
         self.template_options: Mapping[str, Any] = {}
         self._id = uuid4().hex
         self.model = model.eval()
@@ -160,13 +163,14 @@ class Policy:
         device: str | None = None,
         acting: Acting | None = None,
         server: SamplingServer | None = None,
+        fold_system: bool = False,
     ) -> Self:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
         ``dtype`` is by default bfloat16 where the device computes with it, else float32.
         """
         loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or default_dtype(device or "")))
-        return cls(loaded.to(device or default_device()), tokenizer, model, acting, server)
+        return cls(loaded.to(device or default_device()), tokenizer, model, acting, server, fold_system=fold_system)
 
     @property
     def device(self) -> torch.device:
@@ -196,7 +200,8 @@ class Policy:
         setting = "sampling.max_new_tokens"
         if self.acting is not None:
             setting, max_new_tokens = "environment.max_tokens", self.acting.max_tokens
-        ids = prompt_ids(self.tokenizer, prompt, self.acting.tools if self.acting else (), self.template_options)
+        tools = self.acting.tools if self.acting else ()
+        ids = prompt_ids(self.tokenizer, prompt, tools, self.template_options, fold_system=self.fold_system)
         if not ids:
             raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
         context = context_of(self.model.config)
@@ -318,11 +323,20 @@ class Policy:
 
 
 def prompt_ids(
-    tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = (), template_options: Mapping[str, Any] = NO_OPTIONS
+    tokenizer: Any,
+    prompt: Prompt,
+    tools: Sequence[Tool] = (),
+    template_options: Mapping[str, Any] = NO_OPTIONS,
+    *,
+    fold_system: bool = False,
 ) -> list[int]:
-    """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
+    """Return the tokens of a prompt with its documents.
 
-    A chat template without tools has them in the system message.
+    A chat template without tools has them in the system message; with ``fold_system`` that begins the first user turn.
+    Without a chat template the prompt is the plain text as its tokenizer begins texts, such as with BOS.
+
+    Raises:
+        InvalidError: the chat template refuses the messages, for example a system message.
     """
     described = "tools" in (tokenizer.chat_template or "")
     shown = (prompt if described or not tools else with_tools(prompt, tools)).with_documents
@@ -330,10 +344,25 @@ def prompt_ids(
     if tokenizer.chat_template:
         options = dict(template_options) | {"add_generation_prompt": True, "tokenize": False}
         options |= {"tools": [tool.schema for tool in tools]} if tools and described else {}
+        system = "\n\n".join(message.text for message in shown.messages if message.role == "system")
         messages = [message.model_dump(exclude_none=True) for message in shown.messages]
-        text = tokenizer.apply_chat_template(messages, **options)
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
+        if fold_system and system:
+            messages = [message for message in messages if message["role"] != "system"]
+            user = next((message for message in messages if message["role"] == "user"), None)
+            if user is None:
+                messages.insert(0, user := {"role": "user", "content": ""})
+            user["content"] = "\n\n".join(filter(None, (system, user["content"])))
+        try:
+            text = tokenizer.apply_chat_template(messages, **options)
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in messages)
+            hint = (
+                "set policy.fold_system = true" if system and not fold_system else "change the prompt or the template"
+            )
+            message = f"the policy's chat template refuses the messages ({roles}) of {prompt.text[:60]!r}: {error}"
+            raise InvalidError(message, hint=hint, path="policy.fold_system") from error
+    ids: list[int] = tokenizer(text, add_special_tokens=not tokenizer.chat_template)["input_ids"]
+    return ids[:-1] if not tokenizer.chat_template and ids[-1:] == [tokenizer.eos_token_id] else ids
 
 
 def context_of(config: Any) -> float:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from rubricsvc.core.prompt import Message, Prompt
-from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
+from rubricsvc.errors import InvalidError
+from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy, tiny_tokenizer
 from trainer.policies import policy as policies
-from trainer.policies.policy import ROOM, GrowingLayer, Policy, grouped_attention
+from trainer.policies.policy import ROOM, GrowingLayer, Policy, grouped_attention, prompt_ids
 from trainer.policies.rollouts import Rollouts, answer_ids
 
 
@@ -44,6 +46,30 @@ def brute_force_nucleus(probs: list[float], top_p: float) -> list[int]:
         if sum(probs[i] for i in nucleus) >= top_p:
             break
     return nucleus
+
+
+def test_prompt_ids_follow_the_tokenizer_and_its_template() -> None:
+    """Without a template the tokenizer adds BOS, but no end; a system message that is refused can be folded."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "<bos>"})
+    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=[("<bos>", bos), ("<eos>", eos)]
+    )
+    prompt = Prompt(messages=(Message(role="system", content="be short"), Message(role="user", content="say a")))
+    plain = prompt_ids(tokenizer, Prompt.of("say a"))
+    assert (plain[0], plain.count(bos), eos in plain) == (bos, 1, False)
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}"
+        "{% endif %}{{ m.content }}{% endfor %}"
+    )
+    with pytest.raises(InvalidError, match="no system role") as caught:
+        prompt_ids(tokenizer, prompt)
+    assert (caught.value.path, "fold_system" in caught.value.hint) == ("policy.fold_system", True)
+    folded = prompt_ids(tokenizer, prompt, fold_system=True)
+    letters = tokenizer.decode(folded, skip_special_tokens=True)
+    assert (folded.count(bos), letters.replace("\n", "")) == (1, "be shortsay a")
+    assert prompt_ids(tokenizer, Prompt.of("say a"), fold_system=True) == prompt_ids(tokenizer, Prompt.of("say a"))
 
 
 def test_logprobs_equal_plain_forward_passes() -> None:

@@ -23,6 +23,11 @@ def test_alarms_name_the_steps_without_a_signal() -> None:
     assert all(f"In 1 of 5 steps (the last is {2 + at})" in one.text for at, one in enumerate(found))
     assert [one.step for one in found] == [2, 3, 4, 5]
     assert alarms([{"step": 1, "kl/start": None}], []) == []
+    for clipped, advice in ((0.4, "temperature"), (0.6, "max_new_tokens")):
+        (alarm,) = alarms([{"step": 1, "frac_reward_zero_std": 1.0, "completions/clipped_ratio": clipped}], [])
+        assert [name in alarm.text for name in ("temperature", "max_new_tokens")] == [
+            name == advice for name in ("temperature", "max_new_tokens")
+        ]
 
 
 def test_alarms_name_a_divergence_of_proxy_and_gold() -> None:
