@@ -510,12 +510,14 @@ class TrainConfig(ConfigSection):
     be mostly noise. After ``pause_after`` attempts in a row the run pauses until the judge is back, for up to
     ``max_pause_s`` seconds. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
     ``best_of_n_supervised`` is a baseline: the best completion of each group, sampled from the starting policy, is
-    learned by its likelihood.
+    learned by its likelihood. ``overlong`` is what completions count that were cut off at the limit of tokens
+    (`trainer.algorithms.grpo.counted_rewards`); metrics, records and evaluations have their own rewards.
     """
 
     steps: int = Field(ge=1)
     seed: int = 0
     algorithm: Literal["grpo", "best_of_n_supervised"] = "grpo"
+    overlong: Literal["keep", "mask", "zero", "soft"] = "keep"
     out: Path | None = None
     checkpoint_every: int = Field(default=50, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -538,6 +540,8 @@ class TrainConfig(ConfigSection):
     def _settings_agree(self) -> Self:
         if self.sampling.server is not None and self.sampling.top_p < 1.0:
             raise ValueError(f"sampling.top_p = {self.sampling.top_p:g}: a server samples from all tokens; remove one")
+        if self.overlong == "soft" and self.environment is not None:
+            raise ValueError("overlong: soft is for single messages, not for episodes; choose mask or zero")
         if self.tools.mcp and self.environment is None:
             raise ValueError('tools: needs a table [environment]; name = "mcp" has no tools but these')
         if self.environment is not None and self.environment.name == "mcp" and not self.tools.mcp:

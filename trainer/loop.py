@@ -241,7 +241,7 @@ def _step(
     if state.config.prompts is not None and state.config.prompts.divide_by == "domain":
         domains = sorted({task.domain for task in batch.tasks})
         pools = torch.tensor([domains.index(task.domain) for task in batch.tasks])
-    updated = update(state, batch.rollouts, batch.rewards_GM, step, pools)
+    updated = update(state, batch.rollouts, batch.counted_GM, step, pools)
     end = time.perf_counter()
     groups = rollout_groups(
         batch.task_of_B,
@@ -252,7 +252,7 @@ def _step(
         logprob_sums=updated.logprob_sums_B.tolist(),
     )
     return {
-        **metrics.reward_metrics(batch.rewards_GM, state.std_floor, batch.tasks),
+        **metrics.reward_metrics(batch.rewards_GM, state.std_floor, batch.tasks, batch.counted_GM),
         **metrics.rollout_metrics(batch.rollouts),
         **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
         **metrics.monitor_metrics(
@@ -279,7 +279,9 @@ def _scored(
     scored, how = scorer.score(task_of_B, completions)
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     rewards_GM = torch.tensor(values, dtype=torch.float64).view(-1, state.config.sampling.group_size)
-    return ScoredBatch(tasks, rollouts, completions, scored, rewards_GM), how
+    limit, rule = state.config.sampling.max_new_tokens, state.config.overlong
+    counted_GM = grpo.counted_rewards(rewards_GM, rollouts.truncated_B, rollouts.lengths, limit, rule)
+    return ScoredBatch(tasks, rollouts, completions, scored, rewards_GM, counted_GM), how
 
 
 def _resampled(
@@ -366,6 +368,7 @@ def warm_up(
         "out": folder,
         "steps": settings.steps,
         "keep_checkpoints": 1,
+        "overlong": "keep",
         "sampling": config.sampling.model_copy(update={"group_size": group_size}),
         "optim": config.optim.model_copy(update={"lr": settings.lr, "kl_beta": 0.0, "kl_every": 0}),
     }
@@ -375,13 +378,17 @@ def warm_up(
 
 @dataclass(frozen=True)
 class ScoredBatch:
-    """Scored completions of a step: ``tasks`` [G] of its groups, ``completions`` and ``scored`` [B], ``rewards_GM``."""
+    """Scored completions of a step: ``tasks`` [G] of its groups, ``completions`` and ``scored`` [B], ``rewards_GM``.
+
+    ``counted_GM`` are the rewards that are learned from, by the setting ``overlong``.
+    """
 
     tasks: list[Task]
     rollouts: Rollouts
     completions: list[Completion]
     scored: list[ScoredRollout]
     rewards_GM: Tensor
+    counted_GM: Tensor
 
     @property
     def task_of_B(self) -> list[Task]:  # noqa: N802 - shape in the name
@@ -391,7 +398,7 @@ class ScoredBatch:
     @property
     def has_signal(self) -> list[bool]:
         """Whether the rewards of each group [G] deviate; a group without a signal teaches nothing."""
-        return (grpo.group_statistics(self.rewards_GM)[1].squeeze(-1) > 0).tolist()
+        return (grpo.group_statistics(self.counted_GM)[1].squeeze(-1) > 0).tolist()
 
     def select(self, groups: Sequence[int]) -> ScoredBatch:
         """Return some of the groups."""
@@ -404,6 +411,7 @@ class ScoredBatch:
             [self.completions[row] for row in rows],
             [self.scored[row] for row in rows],
             self.rewards_GM[list(groups)],
+            self.counted_GM[list(groups)],
         )
 
 
@@ -432,6 +440,7 @@ def with_signal(batch: ScoredBatch, sample: Sample, max_rounds: int) -> tuple[Sc
                 [completion for part in parts for completion in part.completions],
                 [scored for part in parts for scored in part.scored],
                 torch.cat([part.rewards_GM for part in parts]),
+                torch.cat([part.counted_GM for part in parts]),
             )
     return batch, {"resample/rounds": rounds, "resample/sampled_groups": sampled, "resample/kept_groups": kept}
 

@@ -99,14 +99,17 @@ def rollout_metrics(rollouts: Rollouts) -> Metrics:
     }
 
 
-def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0, tasks: Sequence[Task] = ()) -> Metrics:
+def reward_metrics(
+    rewards_GM: Tensor, std_floor: float = 0.0, tasks: Sequence[Task] = (), counted_GM: Tensor | None = None
+) -> Metrics:
     """Return statistics of the rewards [G, M], NaN where there is none, and the mean of each domain of ``tasks`` [G].
 
     ``reward_std`` is the mean over groups of the deviation within. A group of fewer than two has none, and counts
     in ``frac_reward_zero_std``, the share of groups without a signal. ``frac_reward_std_floored`` is the share of
-    groups with a deviation above 0 and below the floor.
+    groups with a deviation above 0 and below the floor. Both are of ``counted_GM`` where rewards count otherwise.
     """
     _, std_G1 = grpo.group_statistics(rewards_GM)
+    _, signal_G1 = grpo.group_statistics(rewards_GM if counted_GM is None else counted_GM)
     domains: defaultdict[str, list[int]] = defaultdict(list)
     for at, task in enumerate(tasks):
         domains[task.domain].append(at)
@@ -114,8 +117,8 @@ def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0, tasks: Sequence[T
     return {
         "reward": float(rewards_GM.nanmean()),
         "reward_std": float(std_G1[enough_G].mean()),
-        "frac_reward_zero_std": float((std_G1 == 0).float().mean()),
-        "frac_reward_std_floored": float(((std_G1 > 0) & (std_G1 < std_floor)).float().mean()),
+        "frac_reward_zero_std": float((signal_G1 == 0).float().mean()),
+        "frac_reward_std_floored": float(((signal_G1 > 0) & (signal_G1 < std_floor)).float().mean()),
         "unscored_fraction": float(rewards_GM.isnan().float().mean()),
         **{f"reward/{name}": float(rewards_GM[at].nanmean()) for name, at in sorted(domains.items()) if name},
     }

@@ -193,7 +193,7 @@ _MORE_SIGNAL = (
 )
 _MOSTLY_CUT = (
     "most completions were cut off at the limit of tokens: raise sampling.max_new_tokens (in an environment its "
-    "max_tokens)"
+    "max_tokens), or see the setting overlong"
 )
 _FEWER_VETOES = "reword the required criteria so that some completions meet them, or start from a better policy"
 

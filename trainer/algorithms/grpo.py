@@ -59,6 +59,24 @@ def _pooled(rewards_GM: Tensor, std_G1: Tensor, pool_of_G: Tensor) -> Tensor:
     return (sums_P / freedoms_P.clamp(min=1.0)).sqrt()[pool_of_G].unsqueeze(-1)
 
 
+def counted_rewards(rewards_GM: Tensor, truncated_B: Tensor, lengths_B: Tensor, limit: int, overlong: str) -> Tensor:
+    """Return the rewards [G, M] as they count for completions that are cut off at ``limit`` tokens (DAPO, 2503.14476).
+
+    ``keep`` leaves them. ``mask`` (overlong filtering) gives them NaN, *not scored*: they are in no group's mean and
+    deviation, and not in the loss. ``zero`` gives them 0. ``soft`` (soft overlong punishment) subtracts up to 1
+    from any completion, linearly over the last fifth of the limit, and 1 from those cut off. NaN stays NaN.
+    """
+    truncated_GM = truncated_B.view(rewards_GM.shape).to(rewards_GM.device)
+    if overlong == "mask":
+        return rewards_GM.masked_fill(truncated_GM, torch.nan)
+    if overlong == "zero":
+        return torch.where(truncated_GM & ~rewards_GM.isnan(), 0.0, rewards_GM)
+    if overlong == "soft":
+        over_GM = lengths_B.view(rewards_GM.shape).to(rewards_GM) - 0.8 * limit
+        return rewards_GM - torch.where(truncated_GM, 1.0, (over_GM / (0.2 * limit)).clamp(0.0, 1.0))
+    return rewards_GM
+
+
 def group_statistics(rewards_GM: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation (Bessel) [G, 1] over the scored members of each group.
 

@@ -46,6 +46,24 @@ def test_advantages_floor_keeps_judge_noise_small() -> None:
     assert advantages([signal], 0.03) == advantages([signal])
 
 
+@pytest.mark.parametrize(
+    ("overlong", "counted"),
+    [
+        ("keep", [1.0, 0.5, 0.8, NAN]),
+        ("mask", [NAN, 0.5, 0.8, NAN]),
+        ("zero", [0.0, 0.5, 0.8, NAN]),
+        ("soft", [0.0, 0.5, 0.3, NAN]),
+    ],
+)
+def test_counted_rewards_of_truncated_completions(overlong: str, counted: list[float]) -> None:
+    """The first is cut off at 10 tokens, the third is half way through the last fifth."""
+    raw = torch.tensor([[1.0, 0.5, 0.8, NAN]], dtype=torch.float64)
+    cut_off, lengths = torch.tensor([True, False, False, True]), torch.tensor([10, 8, 9, 10])
+    rewards = grpo.counted_rewards(raw, cut_off, lengths, 10, overlong)
+    assert rewards[0].tolist() == pytest.approx(counted, nan_ok=True)
+    assert grpo.advantages(rewards)[0].tolist() == pytest.approx(reference(counted))
+
+
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Ratios from 1/3 to 3, advantages of both signs, and padding that holds garbage."""
     generator = torch.Generator().manual_seed(1)
