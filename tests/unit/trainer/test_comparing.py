@@ -17,38 +17,21 @@ CONFIG = {"steps": 4, "judge": JUDGE, "sampling": SAMPLING, "eval": {"judges": [
 START = [0.1, 0.4, 0.2, 0.5, 0.3, 0.6]
 
 
-def line(
-    values: dict[str, Sequence[float | None]],
-    *,
-    step: int = 4,
-    gold: str = "reward",
-    setup: str = "same",
-    prompts: str = "abcdef",
-    rubrics: str = "RRRRRR",
-) -> dict[str, Any]:
+def line(values: dict[str, Sequence[float | None]], *, setup: str = "same", rubrics: str = "RRRRRR") -> dict[str, Any]:
     return {
-        "step": step,
-        "gold": gold,
+        "step": 4,
+        "gold": "reward",
         "setup": setup,
-        "prompts": len(prompts),
-        "prompt_digests": list(prompts),
+        "prompts": 6,
+        "prompt_digests": list("abcdef"),
         "rubric_digests": list(rubrics),
         "scores": {name: {"mean": {"value": over_prompts(each).value}} for name, each in values.items()},
         "values": {name: {"mean": list(each), "greedy": None} for name, each in values.items()},
     }
 
 
-def report(*lines: dict[str, Any], config: dict[str, Any] = CONFIG, rewards: Sequence[float] = ()) -> RunReport:
-    return RunReport(
-        name="1",
-        config=config,
-        steps=[{"step": at, "reward": one} for at, one in enumerate(rewards, 1)],
-        evaluations=list(lines),
-    )
-
-
-def moved(by: Sequence[float]) -> list[float]:
-    return [value + change for value, change in zip(START, by, strict=True)]
+def report(*lines: dict[str, Any], config: dict[str, Any] = CONFIG) -> RunReport:
+    return RunReport(name="1", config=config, steps=[], evaluations=list(lines))
 
 
 def rows(a: RunReport, b: RunReport) -> dict[str, VariantScore]:
@@ -65,7 +48,8 @@ def rows(a: RunReport, b: RunReport) -> dict[str, VariantScore]:
     ],
 )
 def test_compare_ranks_only_where_the_interval_is_on_one_side_of_0(changes: list[float], result: str) -> None:
-    row = rows(report(line({"reward": START})), report(line({"reward": moved(changes)})))["reward"]
+    moved = [value + change for value, change in zip(START, changes, strict=True)]
+    row = rows(report(line({"reward": START})), report(line({"reward": moved})))["reward"]
     assert (row.result, row.prompts) == (result, 6)
     assert row.difference is not None and row.difference.value == pytest.approx(sum(changes) / 6)
 

@@ -13,7 +13,6 @@ from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.judge import Judge, Sampling, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
-from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
 from workers.audit.repeatability import measure, pooled_deviation
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -27,18 +26,15 @@ ROWS = [(RUBRIC, Prompt.of(f"Why {n}?"), Completion(text="So.")) for n in range(
 class Noisy(InstantEngine):
     """P(yes) is drawn anew around 0.5 with the given standard deviation."""
 
-    def __init__(self, deviation: float, fail_every: int = 0) -> None:
+    def __init__(self, deviation: float) -> None:
         super().__init__(remember=10_000)
-        self.random, self.deviation, self.fail_every, self.count = random.Random(0), deviation, fail_every, 0
+        self.random, self.deviation = random.Random(0), deviation
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         await super().ask(request)
         return [self.noisy(question.labels) for question in request.questions]
 
-    def noisy(self, labels: tuple[str, ...]) -> Reply | Failure:
-        self.count += 1
-        if self.fail_every and self.count % self.fail_every == 0:
-            return Failure(Reason.TIMEOUT)
+    def noisy(self, labels: tuple[str, ...]) -> Reply:
         first = min(max(self.random.gauss(0.5, self.deviation), 0.0), 1.0)
         return Reply(label_mass=dict(zip(labels, (first, 1 - first), strict=False)))
 

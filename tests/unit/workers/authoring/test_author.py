@@ -1,5 +1,6 @@
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -14,23 +15,23 @@ from workers.engines.base import EngineRequest, Failure, Reply
 
 GOOD = json.dumps(RUBRIC)
 PROMPT = Prompt.of("How does {prompt} + work?")
-JUDGE = Judge(name="writer", model="some-model")
 
 
 class Script(InstantEngine):
-    """Gives the replies one after another."""
+    """Gives the replies (text, JSON or failures) one after another."""
 
-    def __init__(self, *replies: str | Reply | Failure) -> None:
+    def __init__(self, *replies: Any) -> None:
         super().__init__(remember=99)
-        self.replies = [Reply(one) if isinstance(one, str) else one for one in replies]
+        texts = [json.dumps(one) if isinstance(one, dict) else one for one in replies]
+        self.replies = [Reply(one) if isinstance(one, str) else one for one in texts]
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         self.requests.append(request)
         return [self.replies.pop(0)]
 
 
-def write(engine: Script, task: AuthoringTask | None = None, judge: Judge = JUDGE, **settings: object) -> Draft:
-    author = Author(engine, judge, Generation.model_validate(settings))
+def write(engine: Script, task: AuthoringTask | None = None, **settings: object) -> Draft:
+    author = Author(engine, Judge(name="writer", model="m"), Generation.model_validate(settings))
     return asyncio.run(write_rubric(author, task or AuthoringTask(PROMPT)))
 
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, NumberRange, Ordinal, Rubric, RubricExample
 from rubricsvc.core.rubric_analysis import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
 from rubricsvc.formats import InputFile, stream
 from rubricsvc.stats.intervals import rate
 from tests.tested_rubric import RUBRIC
-from workers import checks
 from workers.authoring.planted_faults import NO_RULE, fault_report, faults_by_rule, good_examples
 from workers.authoring.rubric_replies import ALLOWED_CHECKS, criteria_texts, read_rubric
 from workers.authoring.templates import read
@@ -171,11 +170,6 @@ def test_faults_by_rule_plant_faults_of_examples_with_the_same_prompt() -> None:
     rubric = Rubric(criteria=(Criterion(key="a", text="t"), rude), examples=(*bad, good))
     (base,) = [one for one in good_examples(rubric) if one.example.key == "good"]
     assert [fault.text for fault in faults_by_rule(rubric, base)] == ["It is so. Fool 1!"]
-
-
-def value(rubric: Rubric, text: str) -> float | None:
-    (verdict,) = checks.run(rubric, Prompt.of("-"), Completion(text=text))
-    return verdict.value
 
 
 def outcome(*passed: bool | None, faults: FaultReport | None = None) -> str:
