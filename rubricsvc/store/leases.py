@@ -12,7 +12,6 @@ are dropped, so that nothing is counted twice.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions
 from rubricsvc.store.completions import VerdictName
-from rubricsvc.store.session import PUBLISHED, batched, rows_with
+from rubricsvc.store.session import PUBLISHED, batched, database_time, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -55,13 +54,6 @@ MISSED_REPORTS = 3
 """A worker that missed so many reports does not count as running."""
 KEPT_SECONDS = 3600.0
 """How long the row of a killed worker is kept, and listed."""
-
-
-def database_time(session: Session) -> float:
-    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
-    if session.get_bind().dialect.name == "postgresql":
-        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
-    return time.time()
 
 
 def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: float | None) -> None:
@@ -107,7 +99,7 @@ def queue(session: Session) -> Queue:
     )
     for judge_id, state, count in session.execute(open_items):
         items[names.get(judge_id, str(judge_id)), state] = count  # a judge may have come since
-    messages = session.scalar(select(func.count()).select_from(OutboxRow)) or 0
+    messages = session.scalar(select(func.count()).where(OutboxRow.sent_at.is_(None))) or 0
     pending = sum(count for (_, state), count in items.items() if state == PENDING)
     return Queue(items, pending, messages, running_workers(session))
 
@@ -119,14 +111,29 @@ ITEMS_PER_MESSAGE = 32
 MAX_MESSAGES = 32
 """Messages about a large job: the processes of a prefork pool are one worker, and each can take one."""
 
+UNREAD_SECONDS = 15.0
+"""How long a message that was sent counts as on its way to a worker; then it is taken for lost."""
+
 log = get_logger(__name__)
 
 
 def publish(session: Session, judge_id: int, items: int = 1) -> None:
-    """Tell workers that the judge has so many pending items: all that are running, and no more than there are items."""
+    """Tell workers that the judge has so many pending items: all that are running, and no more than there are items.
+
+    Messages that no worker has read yet count. They are locked until the items are committed: who reads one sees them.
+    """
     times = min(items, max(1, running_workers(session), min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
-    session.add_all(OutboxRow(task=SCORE, args=[judge_id]) for _ in range(times))
-    session.info[PUBLISHED] = True
+    known = OutboxRow.sent_at.is_(None) | (OutboxRow.sent_at > database_time(session) - UNREAD_SECONDS)
+    unread = select(OutboxRow.id, OutboxRow.sent_at).where(OutboxRow.judge_id == judge_id, known).limit(times)
+    sent = [sent_at for _, sent_at in session.execute(unread.with_for_update(read=True, skip_locked=True))]
+    session.add_all(OutboxRow(task=SCORE, judge_id=judge_id) for _ in range(times - len(sent)))
+    if len(sent) < times or None in sent:  # whose sender skips what is locked here
+        session.info[PUBLISHED] = True
+
+
+def read_message(session: Session, message_id: int) -> None:
+    """Delete a message that a worker has read, once those who count on it have committed their items."""
+    session.execute(delete(OutboxRow).where(OutboxRow.id == message_id))
 
 
 GroupKey = tuple[int, int, int]
@@ -398,12 +405,13 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
     released = update(ItemRow).where(ItemRow.id.in_(over)).values(freed).returning(ItemRow.id)
     count = len(session.execute(released, execution_options={"synchronize_session": False}).all())
     finish(session)
-    waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == SCORE)).all()
+    lost = OutboxRow.sent_at.is_not(None) if announce_all else OutboxRow.sent_at < now - UNREAD_SECONDS
+    lost_ids = session.scalars(select(OutboxRow.id).where(lost).with_for_update(skip_locked=True)).all()
+    session.execute(delete(OutboxRow).where(OutboxRow.id.in_(lost_ids)))
     busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
     pending = select(ItemRow.judge_id, func.count()).where(ItemRow.state == PENDING).group_by(ItemRow.judge_id)
     for judge_id, number in session.execute(pending if announce_all else pending.where(ItemRow.judge_id.not_in(busy))):
-        if announce_all or [judge_id] not in waiting:
-            publish(session, judge_id, number)
+        publish(session, judge_id, number)
     # those that another transaction removes are skipped: waiting for it could be a deadlock
     old = select(WorkerRow.name).where(WorkerRow.seen_at < now - KEPT_SECONDS).with_for_update(skip_locked=True)
     session.execute(delete(WorkerRow).where(WorkerRow.name.in_(list(session.scalars(old)))))

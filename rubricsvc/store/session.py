@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,7 +22,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import ColumnElement, Select, cast, column, delete, event, func, inspect, literal, select, text
+from sqlalchemy import ColumnElement, Select, cast, column, event, func, inspect, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine, ExceptionContext, create_engine, make_url
 from sqlalchemy.exc import (
@@ -243,27 +244,38 @@ Send = Callable[[str, list[object]], object]
 
 
 def relay(db: Database, send: Send) -> int:
-    """Send the waiting messages and delete them; return how many.
+    """Send the messages that are not sent yet, each by one of those who do so at once; return how many.
 
     An unreachable broker (an OSError of ``send``) or database is logged: the work is committed in any case, and the
-    reconciler sends the rest later.
+    reconciler sends the rest later, what was claimed by a process that died too.
     """
-    oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)
-    sent: list[int] = []
+    unsent = select(OutboxRow.id).where(OutboxRow.sent_at.is_(None)).order_by(OutboxRow.id).limit(CHUNK)
+    claimed: list[tuple[int, str, int]] = []
+    sent = 0
     try:
-        with db.read() as session:
-            waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
+        with db.write() as session:
+            claim = update(OutboxRow).where(OutboxRow.id.in_(unsent.with_for_update(skip_locked=True)))
+            claim = claim.values(sent_at=database_time(session))
+            rows = session.execute(claim.returning(OutboxRow.id, OutboxRow.task, OutboxRow.judge_id))
+            claimed = sorted((id_, task, judge_id) for id_, task, judge_id in rows)
         try:
-            for id_, task, args in waiting:
-                send(task, args)
-                sent.append(id_)
+            for id_, task, judge_id in claimed:
+                send(task, [judge_id, id_])
+                sent += 1
         finally:
-            if sent:
+            if left := [id_ for id_, *_ in claimed[sent:]]:
                 with db.write() as session:
-                    session.execute(delete(OutboxRow).where(OutboxRow.id.in_(sent)))
+                    session.execute(update(OutboxRow).where(OutboxRow.id.in_(left)).values(sent_at=None))
     except (OSError, *AWAY) as error:
         log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
-    return len(sent)
+    return sent
+
+
+def database_time(session: Session) -> float:
+    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
+    if session.get_bind().dialect.name == "postgresql":
+        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+    return time.time()
 
 
 def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Iterator[Any]:

@@ -425,7 +425,7 @@ class LabelRow(DatedRow):
 
 
 class WorkerRow(Base):
-    """A running worker process, or one that was killed. The times are by `leases.database_time`."""
+    """A running worker process, or one that was killed. The times are by `session.database_time`."""
 
     __tablename__ = "workers"
 
@@ -437,12 +437,13 @@ class WorkerRow(Base):
 
 
 class OutboxRow(DatedRow):
-    """A message to workers: written with the work it announces, deleted when the broker has it."""
+    """A message to workers that a judge has work: written with the work, deleted when a worker reads it."""
 
     __tablename__ = "outbox"
 
     task: Mapped[str] = mapped_column(String(100))
-    args: Mapped[list[Any]]
+    judge_id: Mapped[int]
+    sent_at: Mapped[float | None]
 
 
 class KeyRow(DatedRow):
@@ -507,7 +508,7 @@ class EvolutionStepRow(DatedRow):
 class RunRow(DatedRow):
     """A training run. ``key`` is its identity, which is kept in its folder.
 
-    ``seen_at`` is when its trainer last reported, by `leases.database_time`. ``judge_id`` is that of the judge
+    ``seen_at`` is when its trainer last reported, by `session.database_time`. ``judge_id`` is that of the judge
     ``judge``, where it is stored.
     """
 

@@ -80,12 +80,12 @@ BUDGETS = {
     "rubricsvc/stats": 1_805,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
-    "rubricsvc/lint": 660,
+    "rubricsvc/lint": 653,
     "rubricsvc/collections": 1_380,
-    "rubricsvc/store": 3_769,
+    "rubricsvc/store": 3_790,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_810,
-    "rubricsvc/client": 800,
+    "rubricsvc/client": 786,
     "rubricsvc/api": 900,
     "rubricsvc/web": 536,
     "rubricsvc/cli": 3_820,
@@ -109,7 +109,7 @@ BUDGETS = {
     "recipes": 2_500,
     "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_430,
     "rubricsvc workers trainer migrations": 49_000,
-    "tests": 36_130,
+    "tests": 36_300,
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 

@@ -204,20 +204,23 @@ def make_app(settings: Settings, db: Database | None = None) -> Celery:
     max_passes = 0 if settings.broker_url.startswith(MEMORY) else MAX_PASSES  # it has no other worker
 
     @app.task(name=leases.SCORE, shared=False)
-    def score(judge_id: int, passes: int = 0) -> None:
+    def score(judge_id: int, message_id: int, passes: int = 0) -> None:
         """Score the pending items of a judge until none is left or the time is up."""
+        opened = db or database(settings)
+        if passes < max_passes and judge_id in requested_again:  # the message is not read yet, so no other is needed
+            stopping.wait(_PASS_SECONDS * 2**passes)
+            with contextlib.suppress(BrokerError, OSError):
+                app.send_task(leases.SCORE, [judge_id, message_id, passes + 1], retry=False, ignore_result=True)
+                return
+        with opened.write() as session:
+            leases.read_message(session, message_id)
         with lock:
             free = judge_id not in requested_again
             requested_again[judge_id] = not free
         if not free:
-            if passes < max_passes:
-                stopping.wait(_PASS_SECONDS * 2**passes)
-                with contextlib.suppress(BrokerError, OSError):
-                    app.send_task(leases.SCORE, [judge_id, passes + 1], retry=False, ignore_result=True)
             return
         none_left = False
         try:
-            opened = db or database(settings)
             none_left = Drainer(opened, settings, stopping, engines).run(judge_id)
         finally:
             with lock:

@@ -143,7 +143,7 @@ def test_relay_logs_an_unreachable_database(db: Database, monkeypatch: pytest.Mo
     def gone(*_: object) -> int:
         raise OperationalError("SELECT", {}, ConnectionError("gone"))
 
-    monkeypatch.setattr(db, "read", gone)
+    monkeypatch.setattr(db, "write", gone)
     with capture_logs() as logs:
         assert relay(db, lambda *_: None) == 0
     assert [(log["log_level"], "gone" in log["error"]) for log in logs] == [("warning", True)]
@@ -151,7 +151,7 @@ def test_relay_logs_an_unreachable_database(db: Database, monkeypatch: pytest.Mo
 
 def test_relay_sends_in_chunks(db: Database) -> None:
     with db.write() as session:
-        session.add_all(OutboxRow(task=leases.SCORE, args=[1]) for _ in range(CHUNK + 1))
+        session.add_all(OutboxRow(task=leases.SCORE, judge_id=1) for _ in range(CHUNK + 1))
     sent: list[str] = []
     assert [relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [CHUNK, 1, 0]
     assert len(sent) == CHUNK + 1

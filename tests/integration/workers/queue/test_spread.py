@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rubricsvc.broker import make_celery
 from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import completions, jobs, leases
 from rubricsvc.store.session import Database, attach
 from tests.databases import KINDS
 from tests.rows import submit_job
@@ -72,6 +75,29 @@ def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_pa
         job = submit_job(each_db, 40, judge=judge_at(server, 16), rubric=ONE)
         wait_for(lambda: finished(each_db, job) == 40, log)
         assert (server.max_concurrent, server.count) == (40, 40)
+
+
+def test_many_jobs_at_once_send_few_messages(each_db: Database, tmp_path: Path) -> None:
+    """A message that is not read yet serves the jobs that come meanwhile, and each is sent by one client only."""
+    log, broker = tmp_path / "log", redis_url(5 + KINDS.index(each_db.engine.dialect.name))
+    with scripted_server(YES) as server, starting_workers(each_db, log) as start:
+        start()
+        submit_job(each_db, 1, judge=judge_at(server, 16), rubric=ONE)
+        with each_db.write() as session:
+            added = completions.add_many(session, [(1, Completion(text=f"another {n}")) for n in range(1000)])
+
+        def submit(completion_id: int) -> int:
+            with each_db.write() as session:
+                return jobs.submit(session, judge_id=1, items=[(completion_id, 1)]).id
+
+        with ThreadPoolExecutor(64) as clients:
+            ids = list(clients.map(submit, added))
+        wait_for(lambda: all(finished(each_db, job) for job in reversed(ids)), log)
+        celery = make_celery(Settings(broker_url=broker))
+        with celery.connection() as connection:
+            wait_for(lambda: connection.default_channel.queue_declare("rubricsvc").message_count == 0, log)
+        (stats,) = celery.control.inspect(timeout=10).stats().values()
+        assert 0 < stats["total"][leases.SCORE] <= 2000
 
 
 def test_worker_that_starts_later_takes_part(db: Database, tmp_path: Path) -> None:

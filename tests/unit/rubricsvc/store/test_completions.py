@@ -57,7 +57,7 @@ JUDGE = Judge(name="j", model="m")
 
 def messages(db: Database) -> int:
     with db.read() as session:
-        return session.scalar(select(func.count(OutboxRow.id))) or 0
+        return session.scalar(select(func.count()).where(OutboxRow.sent_at.is_(None))) or 0
 
 
 @pytest.mark.parametrize(("running", "items", "sent"), [(0, 5, 1), (3, 40, 3), (3, 2, 2), (1, 70, 2), (40, 50, 40)])
@@ -73,10 +73,13 @@ def test_release_wakes_workers_for_the_released_items(each_db: Database) -> None
     for number in range(3):
         add_worker(each_db, f"worker {number}")
     submit_job(each_db, 5, judge=JUDGE)
-    relay(each_db, lambda *_: None)
+    read: list[int] = []
+    relay(each_db, lambda _task, args: read.append(args[1]))
     with each_db.write() as session:
+        for message_id in read[1:]:  # one is on its way still
+            leases.read_message(session, message_id)
         leases.release(session, leases.claim(session, 1, limit=2, worker="w", seconds=60))
-    assert messages(each_db) == 2
+    assert messages(each_db) == 1
 
 
 def share(db: Database, held: int, limit: int = 32) -> int:

@@ -191,7 +191,7 @@ def test_record_drops_the_result_of_a_lease_that_another_worker_took_over(each_d
 def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
     submit_job(db, 2, judge=JUDGE)
     with db.write() as session:
-        leases.publish(session, 1, 1)
+        leases.publish(session, 2, 1)
     sent: list[object] = []
 
     def first_only(_task: str, args: list[object]) -> None:
@@ -238,12 +238,12 @@ def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
         assert jobs.get(session, job).status == "completed_with_failures"
 
 
-def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> None:
+def test_reconcile_publishes_only_work_without_a_message(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     submit_job(each_db, 2, judge=JUDGE)
 
     def messages() -> int:
         with each_db.read() as session:
-            return session.scalar(select(func.count(OutboxRow.id))) or 0
+            return session.scalar(select(func.count()).where(OutboxRow.sent_at.is_(None))) or 0
 
     def reconcile() -> None:
         with each_db.write() as session:
@@ -252,9 +252,12 @@ def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> N
     assert messages() == 1  # from the submission, not yet sent
     reconcile()
     assert messages() == 1
-    sent: list[list[object]] = []
+    sent: list[list[int]] = []
     assert relay(each_db, lambda _task, args: sent.append(args)) == 1
-    assert sent == [[1]]
+    assert [judge for judge, _ in sent] == [1]
+    reconcile()
+    assert messages() == 0  # on its way to a worker
+    monkeypatch.setattr(leases, "UNREAD_SECONDS", -1.0)
     reconcile()
     assert messages() == 1  # sent and lost: published again
     relay(each_db, lambda *_: None)

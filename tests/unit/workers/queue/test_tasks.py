@@ -35,15 +35,15 @@ def test_score_drains_a_judge_once_at_a_time_and_is_announced_again(
         drained.append(judge_id)
         if len(drained) == 1:
             for other in (2, 1, 1):  # messages that come meanwhile
-                score(other)
+                score(other, 9)
         return True
 
     monkeypatch.setattr(Drainer, "run", run)
-    score(1)
+    score(1, 9)
     assert drained == [1, 2]
     with db.read() as session:
-        assert list(session.scalars(select(OutboxRow.args))) == [[1]]
-    score(1)
+        assert list(session.scalars(select(OutboxRow.judge_id))) == [1]
+    score(1, 9)
     assert drained == [1, 2, 1]
 
 
