@@ -106,19 +106,19 @@ JUDGES["cascade"] = Judge(
 )
 
 DIGESTS = {
-    "readout": ("6baf43c3e81d8494", "0a0629b3d9af9276", "10b72b922432b6a7"),
-    "documents": ("bfdb6cb042603a76", "8b0895e4d89931df", "b84d4b67f3f076d3"),
-    "short": ("c68c4983f38262e2", "1548e46ef8073909", "b93f9796b56ccf63"),
-    "calibrated": ("48a4dafd7f6b6e58", "762c1d8b79dfedc2", "10b72b922432b6a7"),
-    "written": ("8ed89acf02ec3fac", "daa6290ed8c75e1c", "bdf418098291bd9e"),
-    "samples": ("e30db12f4fb3118b", "61f764e50a0464d9", "c77446659967265d"),
-    "pairwise": ("31fef1e643aad55b", "3dea9f44842668a5", "05687a6013606dd7"),
-    "pairwise_written": ("5395743d7b25ed7f", "23c3ea8204784ade", "62466cc90f13f219"),
-    "groupwise": ("93402b7894730621", "a049b03a65848caf", "1c24c25e58320427"),
-    "trajectory": ("652f67d507460e2d", "0eefc39db81e5e31", "ab37560523ee3929"),
-    "trajectory_written": ("2674fbc571b2f38b", "a32b65e8ec2324a8", "d04ce74a5412e2a4"),
-    "panel": ("bb24c772e1f35af1", "bf4a7df8359ba9ef", "1200df9f94cda0b0"),
-    "cascade": ("755fd7802cedc7dd", "c9c9a290463ca175", "34ccc5428031afac"),
+    "readout": ("6baf43c3e81d8494", "16da223f95775cae", "10b72b922432b6a7"),
+    "documents": ("bfdb6cb042603a76", "9b14abbd335a4286", "b84d4b67f3f076d3"),
+    "short": ("c68c4983f38262e2", "1c134ba4c9821bf0", "b93f9796b56ccf63"),
+    "calibrated": ("48a4dafd7f6b6e58", "ea79b1c7e7047f7b", "10b72b922432b6a7"),
+    "written": ("8ed89acf02ec3fac", "f3f38768af10baca", "bdf418098291bd9e"),
+    "samples": ("e30db12f4fb3118b", "671ac3f0ac50c4a2", "c77446659967265d"),
+    "pairwise": ("31fef1e643aad55b", "0c69435649864236", "05687a6013606dd7"),
+    "pairwise_written": ("5395743d7b25ed7f", "2338b7b0a6d8ad62", "62466cc90f13f219"),
+    "groupwise": ("93402b7894730621", "41f5006cd294f16b", "1c24c25e58320427"),
+    "trajectory": ("652f67d507460e2d", "dcf7ebb8bbdbff71", "ab37560523ee3929"),
+    "trajectory_written": ("2674fbc571b2f38b", "cabfc2ea06da729a", "d04ce74a5412e2a4"),
+    "panel": ("bb24c772e1f35af1", "30fec867397b14f4", "1200df9f94cda0b0"),
+    "cascade": ("755fd7802cedc7dd", "fb27f36667c7d756", "34ccc5428031afac"),
 }
 """By judge: of the judge, of its questions about the group, and of the requests to its engine."""
 
@@ -185,12 +185,13 @@ VERSIONS = {
     "code": 5,
     "code_cheating": 9,
     "cites": 6,
-    "quotes": 9,
-    "supported": 5,
+    "quotes": 10,
+    "supported": 6,
     "python": 2,
     "cites_pages": 2,
     "format": 2,
     "headings": 2,
     "tables": 2,
     "lists": 2,
+    **dict.fromkeys(["math", "mentions", "contains", "distinct", "words", "sentences", "paragraphs", "characters"], 2),
 }
