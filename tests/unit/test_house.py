@@ -85,7 +85,7 @@ BUDGETS = {
     "rubricsvc/store": 3_790,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_810,
-    "rubricsvc/client": 786,
+    "rubricsvc/client": 800,
     "rubricsvc/api": 900,
     "rubricsvc/web": 536,
     "rubricsvc/cli": 3_820,
