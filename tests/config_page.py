@@ -8,11 +8,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 DOCS = Path(__file__).parents[1] / "docs"
-KINDS = {int: "integer", float: "number", bool: "boolean", str: "text", Path: "path"}
+KINDS = {int: "integer", float: "number", bool: "boolean", str: "text", Path: "path", JsonValue: "value"}
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
