@@ -8,6 +8,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import QuestionSet, digest
+from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -32,6 +33,18 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
         ids = completions.add_many(session, pairs)
         judge_row = judges.add(session, judge)
         return jobs.submit(session, judge_id=judge_row.id, items=[(id_, row.id) for id_ in ids], key=key).id
+
+
+def progress_of(db: Database, job: int) -> JobProgress:
+    """The counts of a job."""
+    with db.read() as session:
+        return jobs.progress(session, job)
+
+
+def status_of(db: Database, job: int) -> str:
+    """The status of a job."""
+    with db.read() as session:
+        return jobs.get(session, job).status
 
 
 def add_completion(session: Session, completion: Completion, prompt_id: int) -> CompletionRow:

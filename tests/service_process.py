@@ -19,8 +19,9 @@ import uvicorn
 from rubricsvc.api.app import create_app
 from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, relay
 from tests.services import free_port
+from workers.queue.drain import Drainer
 
 TIMEOUT = 90.0
 
@@ -64,6 +65,21 @@ def service(tmp_path: Path, database_url: str, *options: str, **settings: str) -
     """The address of `rubricsvc serve`."""
     with serving(tmp_path, database_url, *options, **settings) as (address, _):
         yield address
+
+
+@contextlib.contextmanager
+def drained(db: Database) -> Iterator[None]:
+    """Have each job scored in a thread of this process as soon as it is submitted."""
+    threads: list[threading.Thread] = []
+
+    def send(_task: str, args: list[object]) -> None:
+        threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
+        threads[-1].start()
+
+    db.on_commit = lambda: relay(db, send)
+    yield
+    for thread in threads:
+        thread.join()
 
 
 @contextlib.contextmanager

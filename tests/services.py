@@ -188,6 +188,14 @@ def wait_until(
     sys.exit(f"{what} did not start\n{log.read_text() if log else ''}")
 
 
+def wait_for(condition: Callable[[], object], log: Path | None = None, seconds: float = 90) -> None:
+    """Wait until the condition holds; where it does not come about, show the log."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text()[-4000:] if log else "waited in vain"
+        time.sleep(0.02)
+
+
 def stop(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
     process.send_signal(how)
     try:

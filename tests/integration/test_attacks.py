@@ -18,11 +18,11 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.schemas import Item
-from tests.cli import Cli, add_judge, cli, rubric_file
+from tests.cli import Cli, cli
 from tests.scripted_server import scripted_server, text_reply
 from tests.service_process import TIMEOUT, serving
 
-__all__ = ["cli", "rubric_file"]
+__all__ = ["cli"]
 
 MIB = 2**20
 JSON = {"Content-Type": "application/json"}
@@ -101,17 +101,6 @@ def test_deep_schema_is_refused(client: Client, cli: Cli, tmp_path: Path) -> Non
             (tmp_path / name).write_text(rubric)
             ran = cli("rubrics", "import", name)
             assert ran.code == 2 and "deep" in ran.err and "bug" not in ran.err
-
-
-def test_job_keeps_its_budget_when_it_is_submitted_again(cli: Cli, rubric_file: Path) -> None:
-    record = json.dumps({"prompt": "What is one?", "text": "1"})
-    assert cli("rubrics", "import", rubric_file).code == cli("completions", "import", "-", stdin=record).code == 0
-    price = {"base_url": "http://127.0.0.1:9/v1", "price": {"prompt": 1, "completion": 1}}
-    add_judge(cli, "paid", engine="openai_http", endpoint=price)
-    for given, code in (("5", 0), ("5.0", 0), ("500", 2), ("4", 2), (None, 2)):
-        ran = cli("jobs", "submit", "--judge", "paid", *(["--budget", given] if given else []))
-        assert ran.code == code and ("jobs retry 1 --budget" in ran.err) is (code == 2), ran.err
-    assert cli("jobs", "show", 1, "--json").json["budget"] == 5
 
 
 LEAKS = [

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Any
 
@@ -20,15 +20,13 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnauthorizedError
 from rubricsvc.schemas import NewRewards, StoredJob
-from rubricsvc.settings import Settings
 from rubricsvc.store import keys
-from rubricsvc.store.session import Database, relay
+from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
-from tests.service_process import running
+from tests.service_process import drained, running
 from tests.services import free_port
 from workers import engines
-from workers.engines.base import Failure, Question, Reply
-from workers.queue.drain import Drainer
+from workers.engines.base import Failure
 
 RUBRIC = Rubric(
     criteria=[Criterion(key="a", text="Says a.", weight=3), Criterion(key="pit", text="Is wrong.", weight=-1)]
@@ -49,27 +47,12 @@ def client(url: str) -> Iterator[Client]:
 
 
 @pytest.fixture
-def worker(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[Callable[[Question], Reply | Failure] | None], None]]:
-    """Has jobs worked off, in a thread, by an engine that answers at once; the engine's answers can be set."""
+def worker(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEngine]:
+    """The engine of a worker of this process."""
     engine = InstantEngine()
     monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: engine)
-    threads: list[threading.Thread] = []
-
-    def send(_task: str, args: list[object]) -> None:
-        threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
-        threads[-1].start()
-
-    db.on_commit = lambda: relay(db, send)
-
-    def answers(answer: Callable[[Question], Reply | Failure] | None) -> None:
-        if answer is not None:
-            engine.answer = answer
-
-    yield answers
-    for thread in threads:
-        thread.join()
+    with drained(db):
+        yield engine
 
 
 def test_client_methods_round_trip(client: Client) -> None:
@@ -120,7 +103,7 @@ def test_client_raises_errors_of_service(client: Client) -> None:
     assert caught_invalid.value.path == "limit"
 
 
-def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
+def test_client_score_returns_rewards(client: Client, worker: InstantEngine) -> None:
     seen: list[StoredJob] = []
     scored = client.score("Why?", RUBRIC, ["one", "two", "one"], JUDGE, timeout=60, on_progress=seen.append)
     assert [answer.reward for answer in scored] == [pytest.approx(2 / 3)] * 3
@@ -154,7 +137,7 @@ def test_client_sends_key(db: Database, monkeypatch: pytest.MonkeyPatch) -> None
             assert client.prompts.page().data == ()
 
 
-def test_async_client_round_trip(url: str, worker: Any) -> None:
+def test_async_client_round_trip(url: str, worker: InstantEngine) -> None:
     async def trip() -> None:
         async with AsyncClient(url) as client:
             scored = await client.score("Why?", RUBRIC, ["one", "two"], JUDGE, timeout=60)
@@ -266,8 +249,8 @@ ONE: dict[str, Any] = {
 }
 
 
-def test_client_scores_many_prompts_in_one_job(client: Client, worker: Any) -> None:
-    worker(lambda question: Failure("timeout", "late") if "late" in question.text else agreeable(question))
+def test_client_scores_many_prompts_in_one_job(client: Client, worker: InstantEngine) -> None:
+    worker.answer = lambda question: Failure("timeout", "late") if "late" in question.text else agreeable(question)
     late = Rubric(criteria=[Criterion(key="late", text="Is late.")])
     stored = client.prompts.add("Which?").id
     client.rubrics.add(RUBRIC, "which", prompt_id=stored)

@@ -6,20 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.store import jobs
 from rubricsvc.store.session import Database, upgrade
-from tests.databases import fresh_url
-from tests.rows import submit_job
+from tests.rows import progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
-from tests.services import POSTGRES, REDIS, Postgres, postgres, redis
+from tests.services import POSTGRES, REDIS, Postgres, postgres, redis, wait_for
 from tests.worker_process import WorkerProcess
 
 ITEMS = 40
@@ -35,16 +31,9 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def db(server: Postgres) -> Iterator[Database]:
+def postgres_db(server: Postgres) -> Iterator[Database]:
     db = Database(server.url)
     upgrade(db)
-    yield db
-    db.close()
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Database]:
-    db = Database(fresh_url("sqlite", tmp_path))
     yield db
     db.close()
 
@@ -67,61 +56,51 @@ def _heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def wait_for(condition: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
-
-
-def progress(db: Database, job: int) -> JobProgress:
-    with db.read() as session:
-        return jobs.progress(session, job)
-
-
-def test_wait_survives_a_database_restart(server: Postgres, db: Database, tmp_path: Path) -> None:
+def test_wait_survives_a_database_restart(server: Postgres, postgres_db: Database, tmp_path: Path) -> None:
     log, answer = tmp_path / "log", labels(Yes=0.8, No=0.1)
     with scripted_server(ScriptedReply(answer.text, answer.logprobs, delay_s=0.2)) as judge:
-        job = submit(db, judge)
-        command = started(log, db, "jobs", "wait", job)
-        wait_for(lambda: progress(db, job).done > 0, log)
+        job = submit(postgres_db, judge)
+        command = started(log, postgres_db, "jobs", "wait", job)
+        wait_for(lambda: progress_of(postgres_db, job).done > 0, log)
         server.stop()
         wait_for(lambda: "retrying" in log.read_text(), log)
         server.start()
         assert command.wait(TIMEOUT) == 0, log.read_text()
     assert "again" in log.read_text()
-    counts = progress(db, job)
+    counts = progress_of(postgres_db, job)
     assert (counts.done, counts.verdicts, counts.failed_verdicts) == (ITEMS, 3 * ITEMS, 0)
 
 
-def test_wait_interrupted_without_database_releases_its_leases(server: Postgres, db: Database, tmp_path: Path) -> None:
+def test_wait_interrupted_without_database_releases_its_leases(
+    server: Postgres, postgres_db: Database, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     with scripted_server(ScriptedReply(delay_s=300.0)) as judge:
-        job = submit(db, judge)
-        command = started(log, db, "jobs", "wait", job)
-        wait_for(lambda: progress(db, job).leased > 0, log)
+        job = submit(postgres_db, judge)
+        command = started(log, postgres_db, "jobs", "wait", job)
+        wait_for(lambda: progress_of(postgres_db, job).leased > 0, log)
         server.stop()
         wait_for(lambda: "retrying" in log.read_text(), log)
         command.send_signal(signal.SIGINT)
         wait_for(lambda: f"rubricsvc jobs wait {job}" in log.read_text(), log)
         server.start()  # within the grace that a stopping worker has to give its leases back
         assert command.wait(TIMEOUT) == 130, log.read_text()
-    counts = progress(db, job)
+    counts = progress_of(postgres_db, job)
     assert (counts.pending, counts.leased) == (ITEMS, 0)
 
 
-def test_busy_worker_survives_the_loss_of_redis(sqlite: Database, tmp_path: Path) -> None:
+def test_busy_worker_survives_the_loss_of_redis(db: Database, tmp_path: Path) -> None:
     if REDIS not in os.environ:
         pytest.skip(f"needs Redis: run the tests with `make test`, or set {REDIS}")
     log = tmp_path / "log"
     with scripted_server(ScriptedReply(delay_s=0.3)) as judge:
         with redis() as url:
-            job = submit(sqlite, judge)
-            worker = WorkerProcess(log, "--pool=threads", database_url=sqlite.url, broker_url=url)
-            wait_for(lambda: progress(sqlite, job).leased > 0, log)
+            job = submit(db, judge)
+            worker = WorkerProcess(log, "--pool=threads", database_url=db.url, broker_url=url)
+            wait_for(lambda: progress_of(db, job).leased > 0, log)
         try:
             wait_for(lambda: "Trying again" in log.read_text() or worker.process.poll() is not None, log)
-            wait_for(lambda: progress(sqlite, job).finished == ITEMS, log)
+            wait_for(lambda: progress_of(db, job).finished == ITEMS, log)
             assert worker.process.poll() is None, log.read_text()
             assert "Unrecoverable" not in log.read_text()
         finally:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from rubricsvc.client import Client
-from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database, attach
 from tests.databases import fresh_url
-from tests.rows import submit_job
+from tests.rows import progress_of, submit_job
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.service_process import TIMEOUT, command, service
-from tests.services import RABBITMQ, rabbitmq
+from tests.services import RABBITMQ, rabbitmq, wait_for
 from tests.worker_process import redis_url
 
 RUBRIC = Rubric(criteria=[Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")])
@@ -53,12 +51,8 @@ def test_serve_releases_its_leases_on_a_signal(tmp_path: Path, db: Database) -> 
         client.rubrics.add(RUBRIC, "r")
         client.judges.add(judge(server.url))
         job = client.jobs.submit(judge="scripted", items=[{"completion_id": id_, "rubric": "r"} for id_ in ids])
-        deadline = time.monotonic() + TIMEOUT
-        while not (seen := client.jobs.get(job.id).progress) or seen.leased < 3:
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.05)
-    with db.read() as session:
-        progress = jobs.progress(session, job.id)
+        wait_for(lambda: progress_of(db, job.id).leased == 3)
+    progress = progress_of(db, job.id)
     assert (progress.pending, progress.leased, progress.verdicts) == (3, 0, 0)
 
 
@@ -102,28 +96,16 @@ def test_worker_releases_its_leases_when_stopped(tmp_path: Path, db: Database, p
         job = submit_job(db, 40, judge=judge(server.url))
         arguments = ("worker", "--concurrency=2", f"--pool={pool}")
         with command(log, *arguments, database_url=db.url, broker_url=broker_url):
-            wait_for(lambda: state(db, job).leased > 0 and server.count > 0)
-        stopped = state(db, job)
+            wait_for(lambda: progress_of(db, job).leased > 0 and server.count > 0)
+        stopped = progress_of(db, job)
         assert (stopped.pending, stopped.leased, stopped.verdicts) == (40, 0, 0)
         server.script = labels(Yes=0.75, No=0.25)
         with command(log, *arguments, database_url=db.url, broker_url=broker_url):
-            wait_for(lambda: state(db, job).finished == 40)
-    ended = state(db, job)
+            wait_for(lambda: progress_of(db, job).finished == 40)
+    ended = progress_of(db, job)
     assert (ended.done, ended.verdicts, ended.failed_verdicts) == (40, 120, 0)
     with db.read() as session:
         assert {row.lost for row in jobs.items(session, job)} == {0}, "a stop is no loss"
-
-
-def state(db: Database, job: int) -> JobProgress:
-    with db.read() as session:
-        return jobs.progress(session, job)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_serve_answers_the_requests_of_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,17 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.services.workers import Workers
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database, attach
 from tests.databases import KINDS
-from tests.rows import age_worker, submit_job
+from tests.rows import age_worker, progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
+from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 
 TIMEOUT = 60.0
 ITEMS = 30
 NO_WORKER = "No worker is running"
-
-
-def wait_for(condition: Callable[[], object], log: Path) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
 
 
 def running(db: Database) -> list[str]:
@@ -79,5 +72,4 @@ def test_wait_tells_of_missing_killed_and_new_workers(
     finally:
         for process in started:
             process.kill()
-    with each_db.read() as session:
-        assert jobs.progress(session, job).done == ITEMS
+    assert progress_of(each_db, job).done == ITEMS

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,14 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, judges
-from rubricsvc.store.session import Database, attach, page_of
-from rubricsvc.store.tables import JobRow
+from rubricsvc.store.session import Database, attach
 from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable
-from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, TASKS, faulty, score
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, TASKS, faulty, score, stored_jobs
 from tests.model.trainer.tiny import tiny_config, tiny_policy
 from tests.rows import replace_judge
 from tests.scripted_server import ScriptedReply, labels, scripted_server
+from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 from trainer import loop
 from trainer.recording import History
@@ -51,21 +50,8 @@ def queue_rewards(db: Database, judge: Judge = JUDGE, **options: Any) -> JobRewa
     return JobRewards(LocalService(db, approval="none"), info, **{"run": "first", "timeout": 60} | options)
 
 
-def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
-    """Name, status and number of items of each job."""
-    with db.read() as session:
-        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in page_of(session, JobRow)]
-
-
 def values(scored: list[ScoredRollout]) -> list[float | None]:
     return [result.reward.value for result in scored]
-
-
-def wait_for(condition: Callable[[], object], log: Path | None = None) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text() if log else ""
-        time.sleep(0.05)
 
 
 def test_queue_rewards_equal_those_of_this_process_in_one_job(each_db: Database, engine: InstantEngine) -> None:

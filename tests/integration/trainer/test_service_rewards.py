@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rubricsvc.client import Client
-from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import jobs, judges
-from rubricsvc.store.session import Database, page_of, relay
-from rubricsvc.store.tables import JobRow
+from rubricsvc.settings import get_settings
+from rubricsvc.store import judges
+from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
-from tests.integration.test_client import running
-from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, score
+from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, score, stored_jobs
 from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
-from tests.services import free_port
+from tests.service_process import drained, running
+from tests.services import free_port, wait_for
 from trainer import loop
 from trainer.recording import Metrics, RunRecorder
 from trainer.recording import read as read_metrics
 from trainer.rewards import CallableRewards, JobRewards, JudgeInfo, ScoredRollout
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
-from workers.queue.drain import Drainer
 
 
 @pytest.fixture
@@ -38,16 +35,8 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
         judges.add(session, JUDGE)
         judges.add(session, COMPARES)
     monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: made)
-    threads: list[threading.Thread] = []
-
-    def send(_task: str, args: list[object]) -> None:
-        threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
-        threads[-1].start()
-
-    db.on_commit = lambda: relay(db, send)
-    yield made
-    for thread in threads:
-        thread.join()
+    with drained(db):
+        yield made
 
 
 @pytest.fixture
@@ -57,23 +46,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.rewards.RETRY_SECONDS", 0.05)
 
 
-def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
-    """Name, status and number of items of each job."""
-    with db.read() as session:
-        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in page_of(session, JobRow)]
-
-
 @contextlib.contextmanager
 def service_rewards(judge: str, url: str, **options: Any) -> Iterator[JobRewards]:
     with Client(url) as client:
         yield JobRewards(client, JudgeInfo(judge), **options)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert condition()
 
 
 @pytest.mark.usefixtures("impatient")
@@ -95,7 +71,7 @@ def test_service_rewards_wait_for_a_restarting_service(
         with running(db, at_port=port):
             step.start()
             assert asked.wait(60)
-        wait_until(lambda: bool(retries))
+        wait_for(lambda: retries)
         with running(db, at_port=port):
             back.set()
             step.join(60)

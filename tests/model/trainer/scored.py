@@ -9,6 +9,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
+from rubricsvc.store import jobs
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import JobRow
 from tests.instant_engine import agreeable
 from trainer.data.tasks import Task
 from trainer.rewards import RewardSource, ScoredRollout
@@ -42,6 +45,12 @@ def measured(reward_std: float | None) -> Repeatability:
 def score(rewards: RewardSource) -> list[ScoredRollout]:
     """Score four completions of two tasks; two of them have the same text."""
     return rewards.score(TASKS, [Completion(text=text, step=7) for text in ("first", "second", "", "first")])
+
+
+def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
+    """Name, status and number of items of each job."""
+    with db.read() as session:
+        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in page_of(session, JobRow)]
 
 
 def faulty(question: Question) -> Reply | Failure:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from sqlalchemy import select
 
-from rubricsvc.settings import Settings, get_settings
+from rubricsvc.settings import get_settings
 from rubricsvc.store import leases
-from rubricsvc.store.session import Database, relay
+from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RolloutRow
 from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
-from tests.service_process import running
+from tests.service_process import drained, running
+from tests.services import wait_for
 from tests.tiny_model import tiny_model
 from tests.worker_process import WorkerProcess, redis_url
-from workers.queue.drain import Drainer
 
 CONFIG = """
 steps = 1
@@ -49,10 +47,7 @@ def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: 
         assert "no other worker is running" in alone.err and workers() == 0
         worker = WorkerProcess(log, database_url=db.url, broker_url=broker)
         try:
-            deadline = time.monotonic() + 60
-            while not workers():
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.1)
+            wait_for(workers, log)
             config.write_text(config.read_text().replace("steps = 1", "steps = 2"))
             served = cli("runs", "start", config, "--resume", "--json")
         finally:
@@ -84,15 +79,9 @@ def test_runs_work_the_same_at_a_remote_service(ready: Cli, tmp_path: Path, monk
         (tmp_path / f"{name}.toml").write_text(change + REMOTE)
     (tmp_path / "own.toml").write_text(REMOTE.replace('"quick"', '{name = "own", engine = "instant", model = "own"}'))
     (tmp_path / "sweep.toml").write_text('base = "run.toml"\nvary = {optim.lr = [1e-3, 1e-2]}\n')
-    url, threads = get_settings().database_url, list[Thread]()
+    url = get_settings().database_url
     db = Database(url)
-
-    def send(_task: str, args: list[object]) -> None:
-        threads.append(Thread(target=Drainer(db, Settings(database_url=url)).run, args=args))
-        threads[-1].start()
-
-    db.on_commit = lambda: relay(db, send)
-    with running(db) as service:
+    with drained(db), running(db) as service:
         monkeypatch.setenv("RUBRICSVC_URL", service)
         monkeypatch.setenv("RUBRICSVC_DATABASE_URL", f"sqlite:///{tmp_path}/absent.db")
         get_settings.cache_clear()
@@ -116,6 +105,4 @@ def test_runs_work_the_same_at_a_remote_service(ready: Cli, tmp_path: Path, monk
         get_settings.cache_clear()
         assert [ready("runs", *one, "--json").out for one in commands[:2]] == there[:2]
         assert [one["judge"] for one in ready("runs", "show", "--json").lines] == ["quick", "own", "quick", "quick"]
-    for thread in threads:
-        thread.join()
     db.close()
