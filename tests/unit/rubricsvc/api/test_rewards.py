@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import leases
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JobRow, PromptRow, RubricRow
-from tests.rows import item_result
 from tests.unit.rubricsvc.api.conftest import RUBRIC
+from tests.unit.rubricsvc.api.test_jobs import work_off
 
 HOW = {"messages": [{"role": "user", "content": "How?"}]}
 INLINE = {"criteria": RUBRIC["criteria"], "min_coverage": 0.5}
@@ -31,16 +29,6 @@ def post(http: TestClient, *, key: str | None = None, **changes: Any) -> tuple[i
     return answer.status_code, answer.json()
 
 
-def work_off(db: Database) -> None:
-    """Do what a worker does: the first item gets a failed verdict."""
-    with db.write() as session:
-        for n, lease in enumerate(leases.claim(session, 1, limit=10, worker="w", seconds=60)):
-            second = Verdict.scored("b", 1.0) if n else Verdict.failed("b", "timeout")
-            verdicts = [Verdict.scored("a", 0.5), second]
-            leases.record(session, [item_result(lease, Rubric.model_validate(RUBRIC), verdicts)])
-        leases.finish(session)
-
-
 def test_rewards_of_an_unfinished_job_are_202(filled: TestClient) -> None:
     status, body = post(filled)
     assert (status, body["status"], body["workers"], body["judge"]) == (202, "queued", 0, "j")
@@ -53,7 +41,7 @@ def test_rewards_of_an_unfinished_job_are_202(filled: TestClient) -> None:
 
 def test_rewards_are_in_the_order_of_the_request(filled: TestClient, db: Database) -> None:
     job_id = post(filled)[1]["job_id"]
-    work_off(db)
+    work_off(db, fail=1, other=Verdict.scored("b", 1.0))
     status, body = post(filled)
     first, _, same, other = body["rewards"]
     assert (status, body["job_id"], body["status"], body["workers"]) == (200, job_id, "completed_with_failures", None)

@@ -13,18 +13,12 @@ from rubricsvc.services.importing import Imports
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
+from tests.unit.rubricsvc.formats.invalid import errors_of
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "fridge.csv"
-
-
-def errors(path: Path, content: str) -> list[tuple[int | None, str, str]]:
-    path.write_text(content)
-    with pytest.raises(InvalidFileError) as caught:
-        load(path)
-    return [(error.line, error.path, error.code) for error in caught.value.errors]
 
 
 def test_load_reads_criteria(path: Path) -> None:
@@ -71,7 +65,8 @@ def test_load_reports_errors_with_their_lines(path: Path) -> None:
         ("question,answer\na,b\n", [(None, "", "unknown_format")]),
         ("criterion,weight\n", [(None, "", "no_records")]),
     ]:
-        assert errors(path, content) == expected
+        path.write_text(content)
+        assert [error[1:] for error in errors_of(path)] == expected
 
 
 def test_load_leaves_a_rubric_with_an_invalid_row_out(path: Path) -> None:

@@ -94,12 +94,7 @@ def test_read_accepts_a_prompt_or_a_rubric(tmp_path: Path, name: str) -> None:
 
 def test_read_takes_the_text_of_a_trajectory_from_its_last_answer(tmp_path: Path) -> None:
     said = [{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}]
-    record = plain(
-        Record(Prompt.of("x"), None, (Completion(text="a", messages=tuple(map(Message.model_validate, said))),))
-    )
-    del record["completions"][0]["text"]
-    import json
-
+    record = {"prompt": "x", "completions": [{"messages": said}]}
     (read,) = load(write(tmp_path, "r.jsonl", json.dumps(record)))
     assert read.completions[0].text == "a"
 

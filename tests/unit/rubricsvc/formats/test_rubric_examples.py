@@ -1,8 +1,7 @@
-"""Examples of rubrics in our own YAML and JSON: short forms, errors with their places, and the way back."""
+"""Examples of rubrics in our own YAML and JSON: short forms, and errors with their places."""
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import NumberRange, Rubric
 from rubricsvc.formats import InvalidFileError, Record, load
-from rubricsvc.formats.writing import plain, write_text
 from workers.evolution import with_criteria
 from workers.scoring.completions import questions_of
 
@@ -31,12 +29,6 @@ def read(tmp_path: Path, examples: str) -> Record:
     file.write_text(f"{CRITERIA}examples:\n{examples}", encoding="utf-8")
     (record,) = load(file)
     return record
-
-
-def errors(tmp_path: Path, examples: str) -> list[tuple[str, str, int | None]]:
-    with pytest.raises(InvalidFileError) as raised:
-        read(tmp_path, examples)
-    return [(one.code, one.path, one.line) for one in raised.value.errors]
 
 
 def rubric_of(record: Record) -> Rubric:
@@ -72,16 +64,6 @@ def test_examples_are_read_with_their_short_forms(tmp_path: Path) -> None:
     assert long.prompt is not None and long.prompt.documents[0].id == "d"
 
 
-def test_dump_writes_examples_that_are_read_back(tmp_path: Path) -> None:
-    for yaml in [False, True]:
-        record, stream = read(tmp_path, GOOD), StringIO()
-        write_text([plain(record)], stream, "yaml" if yaml else "jsonl")
-        file = tmp_path / ("back.yaml" if yaml else "back.jsonl")
-        file.write_text(stream.getvalue(), encoding="utf-8")
-        (back,) = load(file)
-        assert rubric_of(back).digest == rubric_of(record).digest
-
-
 def test_examples_that_are_impossible_are_errors_at_their_place(tmp_path: Path) -> None:
     for examples, expected in [
         ("  - {text: x, verdicts: {causes: 1}}\n", ("unknown_criterion", "examples[0].verdicts.causes", 9)),
@@ -101,7 +83,9 @@ def test_examples_that_are_impossible_are_errors_at_their_place(tmp_path: Path) 
             ("value_error", "examples[1].key", 10),
         ),
     ]:
-        assert errors(tmp_path, examples) == [expected]
+        with pytest.raises(InvalidFileError) as raised:
+            read(tmp_path, examples)
+        assert [(one.code, one.path, one.line) for one in raised.value.errors] == [expected]
 
 
 def test_with_criteria_leaves_out_what_examples_say_of_others(tmp_path: Path) -> None:

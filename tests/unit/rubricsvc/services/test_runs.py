@@ -12,14 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Message
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.schemas.runs import (
-    RolloutGroup,
-    RunHeartbeat,
-    RunStep,
-    StoredEvaluation,
-    StoredEvaluationCompletion,
-    StoredRun,
-)
+from rubricsvc.schemas.runs import RolloutGroup, RunHeartbeat, RunStep
 from rubricsvc.services.runs import EXAMPLES, Runs
 from rubricsvc.store import completions, jobs, judges, leases, rubrics, runs
 from rubricsvc.store.session import Database
@@ -38,11 +31,6 @@ from tests.recorded_run import PROMPTS, RUBRIC, evaluation_line, new_run, rollou
 from tests.rows import item_result
 from trainer.monitors.measures import SIGNS
 
-
-def details(db: Database, run_id: int) -> StoredRun:
-    return Runs(db).get(run_id)
-
-
 STEPS = (RunRow, RunMetricsRow, RolloutRow, CompletionRow)
 EVALUATIONS = (EvaluationRow, EvaluationCompletionRow, EvaluationRewardRow, CompletionRow)
 
@@ -59,11 +47,11 @@ def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
     for step in (run_step(1), run_step(2), run_step(2)):
         store.record(run.id, step)
     assert counts(each_db) == (1, 2, 8, 8)
-    found = details(each_db, run.id)
+    found = store.get(run.id)
     assert (found.steps, found.rollouts, found.unscored) == (2, 8, 4)
     assert (found.reward_first, found.config) == (0.5, {"steps": 9})
     with each_db.read() as session:
-        rows = list(Runs(each_db).rollouts(run.id, step=2))
+        rows = list(store.rollouts(run.id, step=2))
         assert [(row.step, row.place, row.reward, row.null_reason) for row in rows] == [
             (2, 0, 0.5, None),
             (2, 1, None, "timeout"),
@@ -72,7 +60,7 @@ def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
         ]
         assert [row.verdicts for row in rows] == [(Verdict.scored("right", 0.5),), ()] * 2
         assert [row.logprob_sum for row in rows] == [-1.5] * 4
-        assert [len(page) for page in (list(Runs(each_db).rollouts(run.id, after=rows[1].id - 2, limit=3)),)] == [3]
+        assert [len(page) for page in (list(store.rollouts(run.id, after=rows[1].id - 2, limit=3)),)] == [3]
         completion = completions.get(session, rows[3].completion_id)
         assert (completion.value.text, completion.prompt.value) == ("text 2.1.1", PROMPTS[1])
         assert (completion.policy, completion.value.sampling["temperature"]) == ("tiny", 1.0)
@@ -97,12 +85,12 @@ def test_begin_deletes_later_steps_of_the_same_run_only(each_db: Database) -> No
         for step in (1, 2, 3):
             store.record(run.id, run_step(step))
     store.heartbeat(first.id, RunHeartbeat(state="failed", reason="no judge"))
-    failed = details(each_db, first.id)
+    failed = store.get(first.id)
     assert (failed.status, failed.reason, failed.finished_at is None) == ("failed", "no judge", False)
     again = store.create(new_run(done=1, steps_total=20))
     assert (again.id, again.status, again.reason, again.finished_at) == (first.id, "running", None, None)
-    assert (again.steps, again.steps_total, details(each_db, first.id).rollouts) == (1, 20, 4)
-    assert (details(each_db, other.id).steps, details(each_db, other.id).rollouts) == (3, 12)
+    assert (again.steps, again.steps_total, store.get(first.id).rollouts) == (1, 20, 4)
+    assert (store.get(other.id).steps, store.get(other.id).rollouts) == (3, 12)
 
 
 def test_record_joins_what_people_authored(each_db: Database) -> None:
@@ -114,9 +102,9 @@ def test_record_joins_what_people_authored(each_db: Database) -> None:
     store.create(new_run())
     store.record(1, run_step(1))
     with each_db.read() as session:
-        assert [row.rubric for row in list(Runs(each_db).rollouts(1))] == ["own@1", "own@1", "shared@1", "shared@1"]
+        assert [row.rubric for row in list(store.rollouts(1))] == ["own@1", "own@1", "shared@1", "shared@1"]
         assert session.scalar(select(func.count()).select_from(RubricRow)) == 2
-        assert [row.prompt_id == prompt.id for row in list(Runs(each_db).rollouts(1))] == [True, True, False, False]
+        assert [row.prompt_id == prompt.id for row in list(store.rollouts(1))] == [True, True, False, False]
     assert own.ref == "own@1"
 
 
@@ -156,13 +144,13 @@ def test_runs_are_lost_while_their_trainer_is_silent(each_db: Database) -> None:
     store = Runs(each_db)
     store.create(new_run())
     store.heartbeat(1, RunHeartbeat(state="paused", reason="the judge is down"))
-    assert (details(each_db, 1).status, details(each_db, 1).reason) == ("paused", "the judge is down")
+    assert (store.get(1).status, store.get(1).reason) == ("paused", "the judge is down")
     age(each_db, runs.LOST_SECONDS + 1)
-    assert details(each_db, 1).status == "lost"
+    assert store.get(1).status == "lost"
     assert store.heartbeat(1, RunHeartbeat()).status == "paused"
     store.heartbeat(1, RunHeartbeat(state="finished"))
     age(each_db, runs.LOST_SECONDS + 1)
-    assert details(each_db, 1).status == "finished"
+    assert store.get(1).status == "finished"
 
 
 def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Database) -> None:
@@ -180,15 +168,7 @@ def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Databa
     store.delete(1)
     assert counts(each_db) == (0, 0, 0, 8)
     with pytest.raises(NotFoundError):
-        details(each_db, 1)
-
-
-def stored(db: Database, run_id: int = 1) -> list[StoredEvaluation]:
-    return list(Runs(db).evaluations(run_id))
-
-
-def all_completions(db: Database, evaluation_id: int | None = None) -> list[StoredEvaluationCompletion]:
-    return list(Runs(db).evaluation_completions(1, evaluation_id=evaluation_id))
+        store.get(1)
 
 
 def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: Database) -> None:
@@ -198,11 +178,12 @@ def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: D
     for evaluation in (run_evaluation(0), run_evaluation(1)):
         assert store.record_evaluation(1, evaluation).steps == 1
     assert counts(each_db, EVALUATIONS) == (2, 8, 16, 12)
-    assert [(one.name, one.step, one.line) for one in stored(each_db)] == [
+    assert [(one.name, one.step, one.line) for one in store.evaluations(1)] == [
         ("step", 0, evaluation_line(0)),
         ("step", 1, evaluation_line(1)),
     ]
-    found = all_completions(each_db, stored(each_db)[1].id)
+    (_, second) = store.evaluations(1)
+    found = list(store.evaluation_completions(1, evaluation_id=second.id))
     assert [(one.place, one.greedy, one.truncated, one.rubric_id) for one in found] == [
         (0, False, False, 1),
         (1, True, True, 1),
@@ -219,7 +200,7 @@ def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: D
         row = completions.get(session, found[3].completion_id)
         assert (row.value.text, row.value.step, row.prompt.value) == ("eval 1.1 greedy", 1, PROMPTS[1])
         assert row.value.sampling == {"temperature": 0.0}
-        rollouts = list(Runs(each_db).rollouts(1))
+        rollouts = list(store.rollouts(1))
     assert {one.rubric for one in (*rollouts, *found)} == {f"rubric-{RUBRIC.digest[:12]}@1"}
 
 
@@ -234,15 +215,16 @@ def test_record_replaces_the_evaluation_of_a_step_and_of_a_baseline(each_db: Dat
         run_evaluation(8, "best_of_n_supervised"),  # of a run that was extended
     ):
         store.record_evaluation(1, evaluation)
-    assert sorted((one.name, one.step) for one in stored(each_db)) == [
+    assert sorted((one.name, one.step) for one in store.evaluations(1)) == [
         ("best_of_n_supervised", 8),
         ("step", 0),
         ("step", 4),
     ]
     assert counts(each_db, EVALUATIONS)[:3] == (3, 12, 24)
     with each_db.read() as session:
-        (first,) = (one for one in stored(each_db) if one.step == 0)
-        row = completions.get(session, all_completions(each_db, first.id)[0].completion_id)
+        (first,) = (one.id for one in store.evaluations(1) if one.step == 0)
+        (found, *_) = store.evaluation_completions(1, evaluation_id=first)
+        row = completions.get(session, found.completion_id)
     assert row.value.text == "again 0.0"
 
 

@@ -18,12 +18,10 @@ JUDGE = Judge(name="j", model="m")
 EXACT = 1e-9
 
 
-def label(
-    prompt: int, completion: int, key: str, values: tuple[float, float], *, annotator: str = "ann", text: str = ""
-) -> JudgedLabel:
+def label(prompt: int, completion: int, key: str, values: tuple[float, float], annotator: str = "ann") -> JudgedLabel:
     """Return a label beside a verdict; ``values`` are the person's and the judge's."""
     value, judge = values
-    criterion = Criterion(key=key, text=text or f"Says {key}.")
+    criterion = Criterion(key=key, text=f"Says {key}.")
     verdicts = {key: Verdict.scored(key, judge)}
     given = Label(criterion=key, annotator=annotator, value=value)
     return JudgedLabel(completion, prompt, 1, given, criterion, verdicts)

@@ -103,17 +103,3 @@ def test_affine_finds_sums() -> None:
     for formula, expected in [("weighted_mean", True), ("mean", True), ("min", False)]:
         rubric = Rubric(criteria=tuple(Criterion(key=k, text=k) for k in "abc"), formula=formula)
         assert (affine(rubric) is not None) == expected
-
-
-CASES = [
-    ("weighted_mean", (3.0, 1.0, -2.0), ()),
-    ("weighted_mean", (-1.0, -3.0, -2.0), ()),
-    ("healthbench", (3.0, 1.0, -2.0), (2,)),
-    ("weighted_mean", (3.0, 1.0, 0.5), (0,)),
-    ("dr_tulu", (3.0, 1.0, -2.0), ()),
-    ("open_instruct", (3.0, 1.0, -2.0), (0, 2)),
-    ("rar_explicit", (3.0, 1.0, -2.0), ()),
-    ("mean", (3.0, 1.0, 0.0), ()),
-    ("geometric_mean", (3.0, 1.0, 2.0), (1,)),
-    ("min", (3.0, 1.0, 2.0), ()),
-]

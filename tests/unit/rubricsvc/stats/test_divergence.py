@@ -16,24 +16,17 @@ Curve = Callable[[float], float]
 """The mean of a score over the part of the run that is done, 0 to 1."""
 
 
-def line(step: int, proxy: list[float | None], gold: list[float | None], name: str = "strong") -> dict[str, Any]:
-    return {"step": step, "gold": name, "values": {"reward": {"mean": proxy}, "strong": {"mean": gold}}}
+def line(step: int, proxy: list[float], gold: list[float | None]) -> dict[str, Any]:
+    return {"step": step, "gold": "strong", "values": {"reward": {"mean": proxy}, "strong": {"mean": gold}}}
 
 
-def run(
-    seed: int, proxy: Curve, gold: Curve, prompts: int = 24, samples: int = 4, *, missing: float = 0.0
-) -> list[dict[str, Any]]:
-    """Evaluations of a run: prompts differ in their level and in how fast they rise; samples add noise.
-
-    The share ``missing`` of the values is None.
-    """
+def run(seed: int, proxy: Curve, gold: Curve, prompts: int = 24, samples: int = 4) -> list[dict[str, Any]]:
+    """Evaluations of a run: prompts differ in their level and in how fast they rise; samples add noise."""
     noise = random.Random(seed)
     levels = [(noise.gauss(0.4, 0.15), noise.gauss(0.4, 0.15)) for _ in range(prompts)]
     rates = [noise.gauss(1.0, 0.4) for _ in range(prompts)]
 
-    def mean(level: float, rise: float) -> float | None:
-        if noise.random() < missing:
-            return None
+    def mean(level: float, rise: float) -> float:
         return min(1.0, max(0.0, noise.gauss(level + rise, 0.2 / sqrt(samples))))
 
     lines = []

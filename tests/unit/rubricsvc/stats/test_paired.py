@@ -15,11 +15,6 @@ from rubricsvc.stats.intervals import cluster_draws, rate
 from rubricsvc.stats.paired import preference_pairs, tau_within
 from rubricsvc.stats.ranking import concordance, tau_b
 
-RANDOM = np.random.default_rng(3)
-FIRST = RANDOM.uniform(size=60).round(1).tolist()
-SECOND = (np.array(FIRST) + RANDOM.normal(0.05, 0.2, 60)).round(2).tolist()
-PROMPTS = [n // 4 for n in range(60)]
-
 
 def test_tau_within_ignores_the_order_between_prompts() -> None:
     prompts = list(range(6)) * 2

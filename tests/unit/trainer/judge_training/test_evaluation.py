@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from rubricsvc.core.passport import Row
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from trainer.judge_training.data import Example, Question, Target
@@ -18,11 +17,6 @@ def question(
     return Example(Prompt.of(prompt), Completion(text=completion), (target,), source="made"), target
 
 
-def only(found: list[Row]) -> Row:
-    (row,) = found
-    return row
-
-
 def judged(n: int, seed: int = 0) -> tuple[list[Question], list[float]]:
     """Return questions in groups of four, and scores in tenths that agree with their labels somewhat."""
     random = np.random.default_rng(seed)
@@ -33,7 +27,8 @@ def judged(n: int, seed: int = 0) -> tuple[list[Question], list[float]]:
 
 def test_rows_auroc_equals_that_of_scikit_learn_with_ties() -> None:
     test, scores = judged(200)
-    auroc = only(rows(test, {"judge": scores}))["auroc"]
+    (row,) = rows(test, {"judge": scores})
+    auroc = row["auroc"]
     assert auroc.value == pytest.approx(roc_auc_score([target.value for _, target in test], scores))
     assert auroc.low is not None and auroc.high is not None and auroc.value is not None
     assert 0.5 < auroc.low < auroc.value < auroc.high < 1
@@ -44,7 +39,8 @@ def test_rows_macro_auroc_is_the_mean_over_families_with_both_classes() -> None:
     test += [question(float(i % 2), family="reversed", prompt=f"{i}") for i in range(10)]
     test += [question(1.0, family="one class", prompt=f"{i}") for i in range(30)]
     scores = [float(i % 2) for i in range(10)] + [float(1 - i % 2) for i in range(10)] + [0.0] * 30
-    assert only(rows(test, {"judge": scores}))["macro_auroc"].value == 0.5
+    (row,) = rows(test, {"judge": scores})
+    assert row["macro_auroc"].value == 0.5
 
 
 WORDS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbour", "island", "jacket"]

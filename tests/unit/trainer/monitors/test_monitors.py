@@ -33,15 +33,9 @@ RUBRIC = Rubric(
 
 
 def observed(
-    text: str = "",
-    reward: float | None = 0.5,
-    group: int = 0,
-    verdicts: Sequence[Verdict] = (),
-    prompt: str = "",
-    *,
-    rubric: Rubric = RUBRIC,
+    text: str = "", reward: float | None = 0.5, group: int = 0, verdicts: Sequence[Verdict] = (), prompt: str = ""
 ) -> Observed:
-    return Observed(prompt or f"prompt {group}", group, text, reward, verdicts, rubric)
+    return Observed(prompt or f"prompt {group}", group, text, reward, verdicts, RUBRIC)
 
 
 MEASURED: list[tuple[str, float, str, str]] = [

@@ -191,11 +191,6 @@ def preflight(folder: Path, *, noise: float | None = None, **fields: Any) -> Pre
     return Preflight(made)
 
 
-def store(made: Preflight) -> None:
-    found = StoredPreflight(identity=made.identity(), created_at=datetime.now(UTC), checks=(CHECK,))
-    made.file.write_text(found.model_dump_json())
-
-
 def test_stored_checks_hold_for_the_same_measurement_at_any_address(tmp_path: Path) -> None:
     moved = STRONG.model_copy(
         update={"endpoint": STRONG.endpoint.model_copy(update={"base_url": "http://127.0.0.1:9"})}
@@ -209,7 +204,9 @@ def test_stored_checks_hold_for_the_same_measurement_at_any_address(tmp_path: Pa
         {"sampling": {"max_new_tokens": 7}},
     ]
     for changes in cases:
-        store(preflight(tmp_path))
+        made = preflight(tmp_path)
+        found = StoredPreflight(identity=made.identity(), created_at=datetime.now(UTC), checks=(CHECK,))
+        made.file.write_text(found.model_dump_json())
         for same in ({}, {"eval": EVAL | {"judges": [moved], "every": 7}}):
             assert preflight(tmp_path, **same).stored() == [CHECK]
         assert preflight(tmp_path, **changes).stored() == []

@@ -72,21 +72,13 @@ def test_principles_cites_the_clause_of_each_criterion() -> None:
     assert [one.name for one in draft.sources] == ["house.md"]
 
 
-@pytest.mark.parametrize(
-    "second",
-    [
-        None,
-        ("Doses", "Prefer short sentences."),
-        ("house.md", "Prefer short sentences."),
-        ("Tone", "Prefer long ones."),
-    ],
-    ids=["none", "of another clause", "the whole document", "not in it"],
-)
-def test_principles_sends_a_criterion_without_its_clause_back(second: tuple[str, str] | None) -> None:
-    right = ("Doses", "Never name a dose without")
-    engine = Script(criteria(right, second), criteria(right, ("Tone", "Prefer short sentences.")))
-    assert write(engine, AuthoringTask(PROMPT, specification=SPECIFICATION), method="principles").repairs == 1
-    assert "criteria.1.sources" in engine.requests[1].questions[0].turns[1]
+def test_principles_sends_a_criterion_without_its_clause_back() -> None:
+    right, task = ("Doses", "Never name a dose without"), AuthoringTask(PROMPT, specification=SPECIFICATION)
+    short = "Prefer short sentences."
+    for second in (None, ("Doses", short), ("house.md", short), ("Tone", "Prefer long ones.")):
+        engine = Script(criteria(right, second), criteria(right, ("Tone", short)))
+        assert write(engine, task, method="principles").repairs == 1, second
+        assert "criteria.1.sources" in engine.requests[1].questions[0].turns[1]
 
 
 def trajectory(answer: str, result: str = "10 mg a day") -> Completion:
