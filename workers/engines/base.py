@@ -20,12 +20,15 @@ def error_message(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}"[:RAW_CHARS]
 
 
+_AROUND_ANSWER = " \t\n\r\u00a0\u2581\u0120\u010a\"'`*_#\u201c\u201d\u2018\u2019"  # with tokenizers' marks of blanks
+
+
 def normalize_token(text: str) -> str:
-    """Return a token or a label stripped of whitespace and, unless it is a single letter, case-folded.
+    """Return a token or a label without blanks, quotes and marks of markup and, unless it is one letter, case-folded.
 
     A single letter keeps its case: `` a`` begins many replies that do not answer with the label ``A``.
     """
-    bare = text.strip()
+    bare = text.strip(_AROUND_ANSWER)
     return bare if len(bare) == 1 else bare.casefold()
 
 

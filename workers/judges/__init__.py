@@ -28,8 +28,9 @@ from workers.judges.calls import (
     composition,
     join_notes,
     load,
+    merge_repaired,
     parse_reply,
-    repair_question,
+    repair_call,
     with_repaired_reply,
     writes,
 )
@@ -66,7 +67,7 @@ class JudgePlan:
     async def ask(self, engine: Engine, shown: SharedPrompt) -> list[Verdict]:
         """Ask about one completion; return one verdict for each open criterion, in the rubric's order. Never raises.
 
-        A reply that cannot be parsed is sent back once with its error.
+        A reply that cannot be parsed is sent back once with its error, for the verdicts that it lacks.
         """
 
         async def replies(request: EngineRequest) -> list[Reply | Failure]:
@@ -82,16 +83,19 @@ class JudgePlan:
         answers = await replies(request)
         parsed = [self.parse(call, reply) for call, reply in zip(self._asked, answers, strict=True)]
         repairs = {
-            index: (one, question)
+            index: (one, repair)
             for index, (call, one) in enumerate(zip(self._asked, parsed, strict=True))
-            if not isinstance(one, Failure) and (question := repair_question(call, one, self.template))
+            if not isinstance(one, Failure) and (repair := repair_call(call, one, self.template, self.mode.build_call))
         }
         if repairs:
-            again = replace(request, questions=tuple(question for _, question in repairs.values()))
-            for (index, (first, _)), second in zip(repairs.items(), await replies(again), strict=True):
+            again = replace(request, questions=tuple(repair.question for _, repair in repairs.values()))
+            for (index, (first, repair)), second in zip(repairs.items(), await replies(again), strict=True):
                 reply = with_repaired_reply(first.reply, second)
-                failed = isinstance(second, Failure)
-                parsed[index] = replace(first, reply=reply) if failed else self.parse(self._asked[index], reply)
+                parsed[index] = replace(first, reply=reply)
+                if not isinstance(second, Failure):
+                    parsed[index] = merge_repaired(
+                        first, parse_reply(reply, self.judge.thinking, partial(self.mode.parse, repair))
+                    )
         return self.verdicts(parsed, shown)
 
     def verdicts(self, parsed: Sequence[Parsed], shown: SharedPrompt) -> list[Verdict]:
@@ -125,10 +129,16 @@ class JudgePlan:
         if isinstance(parsed, Failure):
             fields = {"detail": join_notes(parsed.detail, shown.note, call.note), "raw": parsed.raw}
             return [Verdict.failed(asked.criterion.key, parsed.reason, **fields) for asked in call.asked]
-        if parsed.error is not None:
-            verdicts = call.failed(parsed.error.reason, str(parsed.error), parsed.reply, shown)
-        else:
+        error, verdicts = parsed.error, list[Verdict]()
+        if error is None:
             verdicts = self.mode.verdicts(call, parsed, self.judge, shown)
+        else:  # the part of the call that it answers, in the call's order
+            part = replace(call, asked=tuple(one for one in call.asked if one.id in error.content))
+            scored = iter(self.mode.verdicts(part, parsed, self.judge, shown) if part.asked else ())
+            failed = {
+                one.id: call.failed(error.reason, str(error), parsed.reply, shown, only=one) for one in call.asked
+            }
+            verdicts = [next(scored) if one.id in error.content else failed[one.id][0] for one in call.asked]
         usage = parsed.reply.usage  # divided among the verdicts on open criteria
         paying = sum(verdict.criterion not in self.answered for verdict in verdicts)
         if usage is None or paying < 2:

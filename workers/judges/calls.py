@@ -19,6 +19,7 @@ from itertools import accumulate, chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
+import json5
 from pydantic import BaseModel, ConfigDict
 
 from rubricsvc.core import strict_json
@@ -68,13 +69,23 @@ def fence_all(name: str, texts: Sequence[str]) -> list[str]:
     return [f"<{name}-{number}>\n{text}\n</{name}-{number}>" for number, text in marked]
 
 
+_TYPOGRAPHY = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2039\u203a\u00b4", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | dict.fromkeys("*_`#~>|\\")  # marks of Markdown
+)
+
+
 class QuoteIndex:
     """A text in which quotes are located, ignoring whitespace; each quote is one search.
 
-    ``shown`` is the cleaned text; offsets are in ``original``.
+    A quote that does not occur as it is may differ in presentation: case, Unicode form, typography, markup. ``shown``
+    is the cleaned text; offsets are in ``original``, and the quote is cut out of it.
     """
 
     def __init__(self, shown: str, original: str) -> None:
+        self._shown, self._original = shown, original
         words = [word.span() for word in re.finditer(r"\S+", shown)]
         self._text = " ".join(shown[start:end] for start, end in words)
         self._starts = [start for start, _ in words]  # of each word in shown, and in the joined text
@@ -83,17 +94,39 @@ class QuoteIndex:
         self._hidden = [match.start() - i for i, match in enumerate(INVISIBLE.finditer(original))]
 
     def locate(self, quote: str) -> Evidence:
-        """Return the quote with the offsets of its first occurrence, if any."""
+        """Return the quote as it stands in the original, with the offsets of its first occurrence, if any."""
         words = " ".join(quote.split())
-        at = self._text.find(words) if words else -1
-        if at < 0:
-            return Evidence(quote=quote)
-        ends = []
-        for place in (at, at + len(words) - 1):  # of the first and the last character
-            word = bisect_right(self._joined, place) - 1
-            shown = self._starts[word] + place - self._joined[word]
-            ends.append(shown + bisect_right(self._hidden, shown))
-        return Evidence(quote=quote, start=ends[0], end=ends[1] + 1)
+        if words and (at := self._text.find(words)) >= 0:
+            places = []
+            for place in (at, at + len(words) - 1):  # of the first and the last character
+                word = bisect_right(self._joined, place) - 1
+                places.append(self._starts[word] + place - self._joined[word])
+        else:
+            characters, in_shown = self._presentation
+            folded = _folded(quote)[0].strip()
+            if not folded or (at := characters.find(folded)) < 0:
+                return Evidence(quote=quote)
+            places = [in_shown[at], in_shown[at + len(folded) - 1]]
+        start, last = (place + bisect_right(self._hidden, place) for place in places)
+        return Evidence(quote=self._original[start : last + 1], start=start, end=last + 1)
+
+    @cached_property
+    def _presentation(self) -> tuple[str, list[int]]:
+        return _folded(self._shown)
+
+
+def _folded(text: str) -> tuple[str, list[int]]:
+    """Return a text without presentation, blanks as single spaces, and the place of each of its characters."""
+    characters, places, parts = [" "], [0], dict[str, str]()
+    for character in set(text):
+        plain = unicodedata.normalize("NFKD", character.translate(_TYPOGRAPHY)).translate(_TYPOGRAPHY)
+        parts[character] = re.sub(r"\s", " ", plain.casefold())
+    for place, character in enumerate(text):
+        for part in parts[character]:
+            if part != " " or characters[-1] != " ":
+                characters.append(part)
+                places.append(place)
+    return "".join(characters), places
 
 
 _MIN_RUN = 4
@@ -396,32 +429,36 @@ def render_criterion(asked: AskedCriterion, template: JudgeTemplate, levels: str
 
 T = TypeVar("T")
 
-_DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys)
+_DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys, strict=False)
 _DEFAULT_THINKING = Thinking()
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
-_OBJECT_START = re.compile(r'\{[ \t\n\r]*["}]')
+_OBJECT_START = re.compile(r"""\{\s*(?:["'}]|//|/\*|[A-Za-z_]\w*\s*:)""")
 _MAX_OBJECTS = 100
 """JSON objects in one reply, broken ones included. Each is read to its end, and all must be cheap together."""
+_JSON5_CHARS, _MAX_JSON5_TRIES = 8000, 2  # its parser takes up to 0.5 s for so many characters
+_PYTHON_CONSTANT = re.compile(
+    r"""\"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\b(?:True|False|None)\b""", re.DOTALL
+)  # texts in quotes match too
 
 
 class ReplyError(ValueError):
-    """A reply that is no answer to its call; ``reason`` is that of the failed verdicts."""
+    """A reply that fails its call for a reason, but for the part in ``content``, by id, of all but its ``open_ids``."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, content: Any = None, open_ids: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.content, self.open_ids = reason, content or {}, open_ids
 
 
 class ReplyModel(BaseModel):
-    """Base of the JSON objects that a judge writes: strict types, and no unknown keys."""
+    """Base of the JSON objects that a judge writes: strict types; unknown keys are ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """A reply with its thinking in a field of its own; what its mode parsed, or the error why that is missing."""
+    """A reply with its thinking in a field of its own; what its mode parsed, or why all or some is missing."""
 
     reply: Reply
     content: Any = None
@@ -439,7 +476,7 @@ def parse_reply(reply: Reply, thinking: Thinking | None, parse: Callable[[str], 
     try:
         return ParsedReply(reply, parse(reply.text))
     except ReplyError as error:
-        return ParsedReply(reply, error=error)
+        return ParsedReply(reply, error.content, error)
     except ValueError as error:
         return ParsedReply(reply, error=ReplyError(Reason.UNPARSEABLE, str(error)))
 
@@ -467,18 +504,34 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
     return replace(reply, text=after, thinking=text[:THINKING_CHARS], error=error)
 
 
-def repair_question(call: JudgeCall, parsed: ParsedReply, template: JudgeTemplate) -> Question | None:
-    """Return the question that sends a reply back with its error, or None where that is not needed or would not help.
+def repair_call(
+    call: JudgeCall, parsed: ParsedReply, template: JudgeTemplate, build: Callable[..., JudgeCall]
+) -> JudgeCall | None:
+    """Return the call that sends a reply back with its error, about the ids that it leaves open; None for no repair.
 
-    A truncated reply would be truncated again.
+    A truncated reply would be truncated again. The text stays the first, which is cached; ``build`` makes the schema.
     """
     error = parsed.error
-    if error is None or error.reason is Reason.TRUNCATED or "repair" not in template.texts:
+    if (
+        error is None
+        or error.reason is Reason.TRUNCATED
+        or "repair" not in template.texts
+        or not parsed.reply.text.strip()
+    ):
         return None
-    if not parsed.reply.text.strip():
-        return None
-    values = {"error": clean(str(error)[:_ERROR_CHARS]).text, "ids": ", ".join(one.id for one in call.asked)}
-    return replace(call.question, turns=(clean(parsed.reply.text).text, template.fill("repair", values)))
+    asked = tuple(one for one in call.asked if one.id in error.open_ids) or call.asked
+    values = {"error": clean(str(error)[:_ERROR_CHARS]).text, "ids": ", ".join(one.id for one in asked)}
+    turns = (clean(parsed.reply.text).text, template.fill("repair", values))
+    schema = call.question.schema if asked == call.asked else build(asked, template).question.schema
+    return replace(call, asked=asked, question=replace(call.question, schema=schema, turns=turns))
+
+
+def merge_repaired(first: ParsedReply, second: ParsedReply) -> ParsedReply:
+    """Return what a reply and its repair answer together."""
+    if first.error is None or not first.error.content:
+        return second
+    content, error = {**first.error.content, **(second.content or {})}, second.error
+    return ParsedReply(second.reply, content, error and ReplyError(error.reason, str(error), content))
 
 
 def with_repaired_reply(first: Reply, second: Reply | Failure) -> Reply:
@@ -542,11 +595,14 @@ def parse_items(
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """Return the JSON objects of a reply that ends with one. An object inside a broken one does not count."""
+    """Return the JSON objects of a reply, of which the last is whole; other braces may follow it.
+
+    An object inside a broken one does not count. JSON with the common slips of models is read as JSON5.
+    """
     objects: list[dict[str, Any]] = []
-    message, depth, position, count, complete = "no JSON object ends the reply", 0, 0, 0, False
+    message, depth, position, count, tries, complete = "no JSON object ends the reply", 0, 0, 0, 0, False
     while (brace := _BRACE.search(text, position)) is not None:
-        complete, position = False, brace.end()
+        position = brace.end()
         if brace.group() == "}":
             depth -= 1
             continue
@@ -555,9 +611,15 @@ def json_objects(text: str) -> list[dict[str, Any]]:
             continue
         if count == _MAX_OBJECTS:
             raise ValueError(f"more than {_MAX_OBJECTS} JSON objects; {message}")
-        count += 1
+        count, complete = count + 1, False
         try:
-            value, position = _DECODER.raw_decode(text, brace.start())
+            try:
+                value, position = _DECODER.raw_decode(text, brace.start())
+            except ValueError:
+                if depth or tries == _MAX_JSON5_TRIES:
+                    raise
+                tries += 1
+                value, position = _read_json5(text, brace.start())
         except RecursionError:
             raise ValueError("the JSON is nested too deeply") from None
         except ValueError as error:
@@ -570,3 +632,13 @@ def json_objects(text: str) -> list[dict[str, Any]]:
     if not complete:
         raise ValueError(message)
     return objects
+
+
+def _read_json5(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON5 object at ``start``, in which Python's constants count as JSON's, and its end."""
+    constants = {"True": "true", "False": "false", "None": "null"}
+    window = _PYTHON_CONSTANT.sub(lambda token: constants.get(token[0], token[0]), text[start : start + _JSON5_CHARS])
+    value, error, end = json5.parse(window, consume_trailing=False, allow_duplicate_keys=False, strict=False)
+    if error is not None:
+        raise ValueError(error)
+    return value, start + end

@@ -39,7 +39,7 @@ from workers.judges.calls import (
 from workers.judges.written import value_on_scale
 from workers.placeholders import fill, template_data
 
-VERSION = "4"
+VERSION = "5"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"

@@ -20,7 +20,7 @@ from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges.calls import AskedCriterion, JudgeCall, JudgeTemplate, ParsedReply, SharedPrompt, render_criterion
 
-VERSION = "3"
+VERSION = "4"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 read in another way: by a change of ``options``, the cleaning in ``untrusted``, ``verdicts`` or ``normalize_token``."""
 

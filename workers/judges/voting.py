@@ -15,6 +15,7 @@ from rubricsvc.core.judge import Rule
 from rubricsvc.core.rubric import Criterion, scale_values
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict, Vote, total_usage
 from rubricsvc.errors import cut
+from workers.judges.calls import join_notes
 
 _RULES: dict[Rule, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min}
 _VOTE_FIELDS = Vote.model_fields.keys() - {"by", "detail", "raw"}
@@ -23,8 +24,9 @@ _VOTE_FIELDS = Vote.model_fields.keys() - {"by", "detail", "raw"}
 def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) -> Verdict:
     """Return the verdict of several voters, given by name; see the module.
 
-    For ``majority`` each value counts as the nearest level of the scale (numeric scales have none), and the most common
-    one wins; ties go to the lower level. Rationale and quotes are those of the vote nearest to the result. ``usage`` is
+    For ``majority`` each value counts as the nearest level of the scale (numeric scales have none), the lower of two
+    that are equally near. The most common one wins if more than half of all votes agree, failed ones included; without
+    a majority the verdict is abstained. Rationale and quotes are those of the vote nearest to the result. ``usage`` is
     the sum and ``latency_s`` the maximum: the voters were asked concurrently.
     """
     given = list(votes.values())
@@ -40,15 +42,19 @@ def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) ->
     if 2 * len(scored) >= len(given):
         values = [verdict.value for verdict in scored if verdict.value is not None]
         probabilities = [verdict.probability for verdict in scored if verdict.probability is not None]
+        agreeing = len(given)
         if rule == "majority":
             levels = scale_values(criterion.scale)
             counts = Counter(min(levels or (v,), key=lambda level: (abs(level - v), level)) for v in values)
-            value = min(counts, key=lambda value: (-counts[value], value))
+            value, agreeing = max(counts.items(), key=lambda item: item[1])
         else:
             value = _RULES[rule](values)
         nearest = min(zip(values, scored, strict=True), key=lambda vote: abs(vote[0] - value))[1]
         fields |= {"outcome": "scored", "value": value, "spread": pstdev(values)}
-        if len(probabilities) == len(scored):
+        if 2 * agreeing <= len(given):
+            fields |= {"outcome": "abstained", "value": None}
+            detail = join_notes(f"no majority: {agreeing} of {len(given)} votes agree", detail)
+        elif len(probabilities) == len(scored):
             fields["probability"] = fmean(probabilities)
             if any(verdict.calibrated is not None for verdict in scored):
                 fields["calibrated"] = mean_known(verdict.best_probability for verdict in scored)

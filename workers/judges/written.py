@@ -1,9 +1,9 @@
 """Written: the judge writes a JSON object for each criterion: id, rationale, evidence quotes and then the verdict.
 
-One criterion is answered by one object, several of a call by ``{"verdicts": [...]}``. Missing, unknown and repeated ids
-fail the whole call as ``wrong_criteria``. A verdict off its scale fails that criterion alone, as ``out_of_range``. A
-reply that cannot be parsed is sent back once with its error (see `calls`). A verdict with the template's own words as
-rationale or quote fails as ``template_copied``.
+One criterion is answered by one object, several of a call by ``{"verdicts": [...]}``. Valid verdicts are kept; those
+that are missing (``wrong_criteria``) or off their scale (``out_of_range``) are asked again once, alone, and so is a
+reply that cannot be parsed (see `calls`). An unknown id beside a missing one fails the whole call: its numbers may be
+shifted. A verdict with the template's own words as rationale or quote fails as ``template_copied``.
 
 With ``Judge.require_evidence``, a verdict with a quote that is not in the completion fails as ``no_evidence``, and so
 does one above the lowest level of its scale without a quote of three words, twelve characters, or all of a shorter
@@ -14,16 +14,20 @@ tie does not.
 from __future__ import annotations
 
 import json
+import math
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationError
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Binary, Numeric, Ordinal, Scale
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import Question
 from workers.judges.calls import (
     PAIR,
@@ -31,16 +35,17 @@ from workers.judges.calls import (
     JudgeCall,
     JudgeTemplate,
     ParsedReply,
+    ReplyError,
     ReplyModel,
     SharedPrompt,
-    items_by_id,
     join_notes,
     load,
     object_schema,
+    parse_items,
     render_criterion,
 )
 
-VERSION = "6"
+VERSION = "7"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
@@ -49,19 +54,16 @@ CANNOT_TELL = "cannot_tell"
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 
 
+_QuoteList = BeforeValidator(lambda quotes: [quotes] if isinstance(quotes, str) else [] if quotes is None else quotes)
+
+
 class WrittenVerdict(ReplyModel):
     """What the judge must write about one criterion, in this order: the reasons come before the verdict."""
 
-    criterion: str
+    criterion: str = ""
     rationale: str
-    evidence: list[str] = Field(default_factory=list)
-    verdict: str | int | float
-
-
-class WrittenVerdicts(ReplyModel):
-    """What it must write about several."""
-
-    verdicts: list[WrittenVerdict]
+    evidence: Annotated[list[str], _QuoteList] = Field(default_factory=list)
+    verdict: bool | str | int | float
 
 
 def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
@@ -112,14 +114,50 @@ def _level_values(scale: Scale) -> dict[str, float]:
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
-    """Return the verdicts in the JSON object that ends a reply, by id; see `items_by_id`."""
-    one, several = WrittenVerdict.model_validate, WrittenVerdicts.model_validate
-    return items_by_id(
-        call,
-        text,
-        lambda value: several(value).verdicts if "verdicts" in value else [one(value)],
-        lambda written: (written.criterion, written.verdict),
-    )
+    """Return the verdicts in the JSON object that ends a reply, by id; one without an id is that of the only criterion.
+
+    Where some are missing or invalid, the others are the ``content`` of the ReplyError.
+    """
+    scales = {one.id: one.criterion.scale for one in call.asked}
+    only = call.asked[0].id if len(scales) == 1 else ""
+
+    def entries(value: dict[str, Any]) -> list[dict[str, Any]]:
+        listed = value.get("verdicts", [value])
+        if not isinstance(listed, list) or not all(
+            isinstance(one, dict) and "verdict" in one and isinstance(one.get("criterion", ""), str) for one in listed
+        ):
+            raise ValueError("the JSON object holds no verdict, or an id that is not a text")
+        return [{**entry, "criterion": entry.get("criterion", "").strip() or only} for entry in listed]
+
+    def claim(entry: dict[str, Any]) -> tuple[str, object]:
+        try:
+            return entry["criterion"], value_on_scale(scales[entry["criterion"]], entry["verdict"])
+        except (KeyError, ValueError):
+            return entry["criterion"], entry["verdict"]
+
+    given: dict[str, dict[str, Any]] = {}
+    for entry in parse_items(text, entries, claim):
+        id_ = entry["criterion"]
+        if claim(given.setdefault(id_, entry)) != claim(entry):
+            raise ReplyError(Reason.CONTRADICTORY, f"the reply has two verdicts on {id_}")
+    missing = [id_ for id_ in scales if id_ not in given]
+    content: dict[str, WrittenVerdict] = {}
+    reason, wrong = Reason.WRONG_CRITERIA, f"asked {', '.join(scales)}; answered {', '.join(given) or 'none'}"
+    errors = [wrong] if missing else []
+    if missing and given.keys() - scales.keys():
+        raise ReplyError(reason, wrong)
+    for id_ in scales.keys() - set(missing):
+        try:
+            content[id_] = WrittenVerdict.model_validate(given[id_])
+            value_on_scale(scales[id_], content[id_].verdict)
+        except ValueError as error:
+            content.pop(id_, None)
+            if not missing:
+                reason = Reason.UNPARSEABLE if isinstance(error, ValidationError) else Reason.OUT_OF_RANGE
+            errors.append(f"{id_}: {error}")
+    if errors:
+        raise ReplyError(reason, "; ".join(errors), content, tuple(id_ for id_ in scales if id_ not in content))
+    return content
 
 
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
@@ -128,17 +166,12 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
     for one in call.asked:
         scale, written = one.criterion.scale, parsed.content[one.id]
         quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
-        value, reason, fault = None, Reason.TEMPLATE_COPIED, ""
+        value, reason, fault = value_on_scale(scale, written.verdict), Reason.TEMPLATE_COPIED, ""
         if repeated("rationale", written.rationale) or any(
             repeated("evidence", quote.quote) for quote in quotes if quote.start is None
         ):
             fault = "the reply repeats the words of the judge's template"
-        else:
-            try:
-                value = value_on_scale(scale, written.verdict)
-            except ValueError as error:
-                reason, fault = Reason.OUT_OF_RANGE, str(error)
-        if value is not None and judge.require_evidence:
+        elif value is not None and judge.require_evidence:
             positive = value != 0.5 if scale == PAIR else value > min(_level_values(scale).values(), default=0.0)
             reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
         fields = {"rationale": written.rationale, "evidence": quotes}
@@ -166,17 +199,40 @@ def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive
     return "no quote from the completion"
 
 
+_SEPARATORS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
+_SURROUNDING, _FINAL = " \"'*`\u201c\u201d", ".,;:!\u3002"
+_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))(?: ?/ ?(\d+\.?\d*))?")
+_BINARY_WORDS = {"yes": 1.0, "true": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "0": 0.0}
+
+
+def _folded(name: str) -> str:
+    """Return a level's name without case, separators, final punctuation, invisible characters, quotes and markup."""
+    text = unicodedata.normalize("NFKC", clean(name).text).replace("\u2212", "-").casefold()
+    return _SEPARATORS.sub(" ", text.strip(_SURROUNDING).rstrip(_FINAL + _SURROUNDING)).strip()
+
+
 def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
     """Return the value in [0, 1] of a written verdict; None where the judge cannot tell.
 
     Raises:
         ValueError: The verdict is not on the scale.
     """
-    levels = _level_values(scale)
-    if isinstance(verdict, str) and verdict.strip() in levels:
-        return levels[verdict.strip()]
-    if verdict == CANNOT_TELL:
-        return None
-    if isinstance(scale, Numeric) and not isinstance(verdict, str) and scale.low <= verdict <= scale.high:
-        return (verdict - scale.low) / (scale.high - scale.low)
-    raise ValueError(f"verdict {verdict!r} is not on the scale")
+    if not isinstance(verdict, str | int | float) or (isinstance(verdict, float) and not math.isfinite(verdict)):
+        raise ValueError(f"verdict {cut(repr(verdict), 80)} is not on the scale")
+    values: dict[str, float | None] = {**_level_values(scale), CANNOT_TELL: None}
+    text = verdict.strip() if isinstance(verdict, str) else str(verdict).removesuffix(".0")
+    if text in values:
+        return values[text]
+    bare, spellings = _folded(text), Counter(map(_folded, values))
+    if bare and spellings[bare] == 1:
+        return next(value for name, value in values.items() if _folded(name) == bare)
+    if isinstance(scale, Binary) and bare in _BINARY_WORDS:
+        return _BINARY_WORDS[bare]
+    digits = _NUMBER.fullmatch(bare) if isinstance(verdict, str) else None
+    number = float(digits[1]) if digits else verdict
+    if isinstance(scale, Numeric) and not isinstance(number, str | bool):
+        same = digits is None or float(digits[2] or scale.high) == scale.high
+        if same and scale.low <= number <= scale.high:
+            return (number - scale.low) / (scale.high - scale.low)
+    seems = "" if isinstance(number, str) else "; the judge seems to use another scale"
+    raise ValueError(f"verdict {cut(repr(verdict), 80)} is not on the scale{seems}")

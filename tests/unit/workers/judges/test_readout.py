@@ -173,6 +173,26 @@ def test_locate_finds_quotes() -> None:
     assert passages.locate("  ").start is None
 
 
+def test_locate_ignores_presentation() -> None:
+    text = "It\u2019s **not\u00a0fast**\u200b \u2014 the Caf\u00e9 opens at\n> `nine`\u2026 if a_b > 2\ufb01."
+    passages = QuoteIndex(clean(text).text, text)
+    for quote, whole in [
+        ("it's not fast", "It\u2019s **not\u00a0fast"),
+        ("NOT FAST - the cafe\u0301 opens", "not\u00a0fast**\u200b \u2014 the Caf\u00e9 opens"),
+        ("opens at nine...", "opens at\n> `nine`\u2026"),
+        ("_if ab 2fi._", "if a_b > 2\ufb01."),
+        ("is fast", None),
+        ("its not fast", None),
+        ("opens at ten", None),
+        ("the cafe opens", None),
+        ("**", "**"),
+        ("##", None),
+    ]:
+        evidence = passages.locate(quote)
+        assert (evidence.quote if whole else evidence.start) == whole, quote
+        assert whole is None or text[evidence.start : evidence.end] == whole
+
+
 def slowly(quote: str, shown: str, original: str) -> Evidence:
     """What `QuoteIndex.locate` means: the words with any blanks between them, and the shown characters counted out."""
     match = re.search(r"\s+".join(map(re.escape, quote.split())), shown) if quote.strip() else None
@@ -180,7 +200,8 @@ def slowly(quote: str, shown: str, original: str) -> Evidence:
         return Evidence(quote=quote)
     hidden = {found.start() for found in untrusted.INVISIBLE.finditer(original)}
     kept = [place for place in range(len(original)) if place not in hidden]
-    return Evidence(quote=quote, start=kept[match.start()], end=kept[match.end() - 1] + 1)
+    start, end = kept[match.start()], kept[match.end() - 1] + 1
+    return Evidence(quote=original[start:end], start=start, end=end)
 
 
 @given(st.text(alphabet="ab. \t\n\u00a0\u200b\u202e", max_size=40), st.text(alphabet="ab. \n\u00a0", max_size=6))

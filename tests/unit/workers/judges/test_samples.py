@@ -102,7 +102,7 @@ def test_verdicts_that_are_positive_need_evidence() -> None:
         verdict, _ = ask(text_reply(wrote(said, *quotes)), scale, require_evidence=True)
         assert verdict.reason == reason
         assert (verdict.raw is not None) == (reason is not None)
-        assert [quote.quote for quote in verdict.evidence] == list(quotes)
+        assert [quote.quote for quote in verdict.evidence] == [" ".join(quote.split()) for quote in quotes]
         assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
 
 

@@ -27,15 +27,28 @@ def gathered(*verdicts: Verdict, rule: Rule = "mean", scale: Scale = CRITERION.s
         ("median", Binary(), [0.0, 0.5, 1.0, 1.0], 0.75),
         ("min", Binary(), [0.2, 0.5, 1.0], 0.2),
         ("majority", Binary(), [0.2, 0.6, 0.7], 1.0),
-        ("majority", Binary(), [0.2, 0.6], 0.0),
         ("majority", Binary(), [0.5], 0.0),
         ("majority", ORDINAL, [0.6, 0.55, 0.9], 0.5),
-        ("majority", ORDINAL, [0.9, 0.1], 0.1),
         ("majority", Numeric(), [0.3, 0.3, 0.9], 0.3),
     ],
 )
 def test_aggregate_applies_each_rule(rule: Rule, scale: Scale, values: list[float], expected: float) -> None:
     assert gathered(*map(scored, values), rule=rule, scale=scale).value == pytest.approx(expected)
+
+
+def test_aggregate_abstains_without_a_majority_of_all_votes() -> None:
+    lost = Verdict.failed("k", Reason.TIMEOUT)
+    for votes, agreeing in [
+        ([scored(0.2), scored(0.6)], "1 of 2"),
+        ([scored(1.0), lost], "1 of 2"),
+        ([scored(0.0), scored(1.0), lost], "1 of 3"),
+        ([scored(0.0), scored(0.0), scored(1.0), Verdict.abstained("k")], "2 of 4"),
+    ]:
+        verdict = gathered(*votes, rule="majority")
+        assert (verdict.outcome, verdict.value) == ("abstained", None)
+        assert (verdict.detail or "").startswith(f"no majority: {agreeing} votes agree")
+        assert len(verdict.votes) == len(votes)
+    assert gathered(scored(1.0), scored(1.0), lost, rule="majority").value == 1.0
 
 
 def test_aggregate_scores_with_half_of_the_votes() -> None:

@@ -1,8 +1,10 @@
+import asyncio
 import json
 import math
 import re
 from collections.abc import Sequence
 
+import json5
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +12,10 @@ from hypothesis import strategies as st
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.untrusted import clean
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import Reason, Usage, Verdict
 from tests.instant_engine import agreeable
-from workers.engines.base import Reply
-from workers.judges import JudgePlan, calls, composition, written
+from workers.engines.base import EngineRequest, Question, Replies, Reply
+from workers.judges import JudgePlan, calls, composition, plan, written
 from workers.judges.calls import AskedCriterion, JudgeCall, SharedPrompt, load
 
 JUDGE = Judge(name="j", model="m", mode="written")
@@ -44,6 +46,25 @@ def read(made: JudgeCall, text: str, original: str = ANSWER, **fields: object) -
 
 def reasons(verdicts: Sequence[Verdict]) -> list[Reason | None]:
     return [verdict.reason for verdict in verdicts]
+
+
+RUBRIC = Rubric(criteria=tuple(one.criterion for one in asked(4)))
+SHOWN = SharedPrompt("", "", ANSWER, ANSWER)
+
+
+class Scripted:
+    """An engine that replies with the verdicts given, in order, and keeps what it was asked."""
+
+    def __init__(self, replies: list[list[dict[str, object]]]) -> None:
+        self.replies, self.questions = replies, list[Question]()
+
+    async def ask(self, request: EngineRequest) -> Replies:
+        self.questions += request.questions
+        usage = Usage(prompt=1, completion=1)
+        return [Reply(json.dumps({"verdicts": self.replies.pop(0)}), usage=usage) for _ in request.questions]
+
+    async def aclose(self) -> None:
+        pass
 
 
 def test_composition_follows_criteria_per_call() -> None:
@@ -92,31 +113,82 @@ def test_verdicts_abstain_on_cannot_tell() -> None:
         assert (verdict.outcome, verdict.value, verdict.rationale) == ("abstained", None, "Because.")
 
 
-def test_verdicts_off_the_scale_fail_alone() -> None:
-    for scale, said in [
-        (Binary(), "yes"),
-        (Binary(), "MET"),
-        (Binary(), 1),
-        (ORDINAL, "excellent"),
-        (ORDINAL, 0.8),
-        (Numeric(), 10.01),
-        (Numeric(), -1),
-        (Numeric(), math.nan),
-        (Numeric(), math.inf),
-        (Numeric(), "7"),
+GRADES = Ordinal(levels=tuple(Level(label=name, value=n / 3) for n, name in enumerate(["Not met", "0", "a-b", "A B"])))
+
+
+def test_verdicts_read_other_spellings_of_the_scale() -> None:
+    for scale, said, value in [
+        *((Binary(), said, 1.0) for said in ("MET", " met.", "\u200bmet", "**Met**", "Yes", True, 1, "true", 1.0)),
+        *((Binary(), said, 0.0) for said in ("not met", "Not_Met", "NOT-MET!", "no", False, 0, "ｎｏｔ＿ｍｅｔ")),
+        *((ORDINAL, said, 0.8) for said in ("Good", "good.", '"GOOD"')),
+        *((GRADES, said, 0.0) for said in ("not_met", "NOT MET")),
+        (GRADES, 0, 1 / 3),
+        (GRADES, "a-b", 2 / 3),
+        *((Numeric(low=0, high=10), said, 0.8) for said in ("8", "8.0", "8/10", " 8 / 10.", 8.0, "８")),
+        *((scale, "Cannot tell.", None) for scale in (Binary(), ORDINAL, Numeric())),
     ]:
-        good = agreeable(call(1, scale).question)
-        right = json.loads(good.text)
+        (verdict,) = read(call(scale=scale), json.dumps(finding(verdict=said)))
+        assert (verdict.reason, verdict.value) == (None, pytest.approx(value)), said
+
+
+def test_verdicts_off_the_scale_fail_alone() -> None:
+    for scale, said, other in [
+        (Binary(), "partly", False),
+        (Binary(), "unclear", False),
+        (Binary(), "met?", False),
+        (Binary(), 0.5, True),
+        (Binary(), "8/10", True),
+        (ORDINAL, "excellent", False),
+        (ORDINAL, 0.8, True),
+        (ORDINAL, True, True),
+        (GRADES, "A_B", False),  # which two levels share
+        (Numeric(), 10.01, True),
+        (Numeric(), -1, True),
+        (Numeric(), math.nan, False),
+        (Numeric(), math.inf, False),
+        (Numeric(low=0, high=10), "8/5", True),
+        (Numeric(low=0, high=10), "80%", False),
+    ]:
+        right = json.loads(agreeable(call(1, scale).question).text)
         verdicts = read(call(2, scale), json.dumps({"verdicts": [right, finding(2, said)]}))
-        assert reasons(verdicts) == [None, Reason.OUT_OF_RANGE]
+        assert reasons(verdicts) == [None, Reason.OUT_OF_RANGE], said
         assert verdicts[1].raw is not None
+        assert ("seems to use another scale" in (verdicts[1].detail or "")) == other, said
 
 
-def test_parse_fails_the_call_for_wrong_ids() -> None:
-    for numbers in [[1], [1, 2, 2], [1, 1], [1, 3], [1, 2, 3], [], [2, 2]]:
-        verdicts = read(call(2), json.dumps({"verdicts": [finding(n) for n in numbers]}))
-        assert reasons(verdicts) == [Reason.WRONG_CRITERIA] * 2
-        assert "C1, C2" in (verdicts[0].detail or "")
+def test_parse_matches_ids() -> None:
+    wrong = Reason.WRONG_CRITERIA
+    for pairs, expected in [
+        ([(1, "met")], [None, wrong]),
+        ([(1, "met"), (1, "Yes")], [None, wrong]),
+        ([(2, "met"), (2, "met")], [wrong, None]),
+        ([(1, "met"), (2, "met"), (3, "met")], [None, None]),
+        ([(1, "met"), (3, "met")], [wrong] * 2),  # its numbers may be shifted
+        ([(0, "met"), (1, "met")], [wrong] * 2),
+        ([], [wrong] * 2),
+        ([(1, "met"), (2, "met"), (2, "not_met")], [Reason.CONTRADICTORY] * 2),
+        ([(1, "met"), (2, None)], [None, Reason.UNPARSEABLE]),
+        ([(1, "met"), (2, ["met"])], [None, Reason.UNPARSEABLE]),
+    ]:
+        verdicts = read(call(2), json.dumps({"verdicts": [finding(number, said) for number, said in pairs]}))
+        assert reasons(verdicts) == expected, pairs
+
+
+def test_plan_asks_again_about_open_criteria_only() -> None:
+    """In the first call's text, with the schema of the open ones."""
+    engine = Scripted([[finding(1), finding(2, "7/10"), finding(4)], [finding(2, "not met")]])
+    verdicts = asyncio.run(plan(JUDGE.model_copy(update={"criteria_per_call": 0}), RUBRIC).ask(engine, SHOWN))
+    assert [(verdict.value, verdict.reason) for verdict in verdicts] == [
+        (1.0, None),
+        (0.0, None),
+        (None, Reason.WRONG_CRITERIA),
+        (1.0, None),
+    ]
+    first, second = engine.questions
+    assert first.text == second.text
+    assert second.turns[1].endswith("one verdict on each of C2, C3.")
+    assert json.dumps(second.schema).count('"enum": ["C') == 2
+    assert sum(verdict.usage.completion or 0 for verdict in verdicts if verdict.usage) == 2
 
 
 def test_parse_matches_verdicts_by_id() -> None:
@@ -137,15 +209,14 @@ def test_parse_fails_anything_else_with_the_raw_reply() -> None:
         "[]",
         "null",
         '["C1"]',
-        json.dumps(finding(extra=1)),
         json.dumps(finding(rationale=3)),
-        json.dumps(finding(verdict=None)),
-        json.dumps(finding(verdict=True)),
-        json.dumps(finding(evidence="words")),
+        json.dumps(finding(evidence=[1])),
         json.dumps({"criterion": "C1", "verdict": "met"}),
         json.dumps(finding())[:-1] + ', "verdict": "not_met"}',
         json.dumps({"verdicts": finding()}),
-        json.dumps({"verdicts": [finding()], "criterion": "C1"}),
+        json.dumps(finding(criterion=["C1"])),
+        json.dumps(finding()) + '\n{"a": }',
+        "I cannot judge this.",
         json.dumps(finding()) + "\n" + json.dumps(finding())[:20],
         '{"a":' * 100_000,
         "{" * 5000 + "}" * 5000,
@@ -162,10 +233,33 @@ def test_parse_takes_the_last_object() -> None:
         "Let me think. The answer uses the set {{1, 2}}.\n{0}\nThat is my verdict.",
         "<think>{{ what a mess {1}</think>\n{0}",
         '{{"note": 1}}\n{0}\n{0}',
+        "{0}\nThe set {{1, 2}} is in {{braces}}.",
     ]:
         text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
         (verdict,) = read(call(), text)
         assert verdict.value == 0.0
+
+
+def test_parse_reads_slips_of_models() -> None:
+    text = json.dumps(finding(verdict="not_met", evidence=["Then"], confidence=0.9))
+    for reply in [
+        text,
+        text.replace('["Then"]', '"Then"'),
+        text.replace('["Then"]', "null"),
+        text.replace('"criterion": "C1", ', ""),
+        text.replace("}", ",}"),
+        text.replace('"', "'"),
+        text.replace('"criterion"', "criterion"),
+        text.replace("Because", "Be\ncause"),
+        text.replace("Because", r"Costs \$5: None"),
+        text.replace("{", "{ // the verdict\n"),
+        text.replace('["Then"]', "None").replace('"', "'"),
+        text.replace('"not_met"', "False"),
+    ]:
+        (verdict,) = read(call(), reply)
+        assert verdict.value == 0.0, reply
+    for text in ["{'a': 1, 'a': 2}", "{'verdict': met}", "{'verdict': 'met'", "{verdict: " + "[" * 5000]:
+        assert reasons(read(call(), text)) == [Reason.UNPARSEABLE]
 
 
 def test_parse_fails_replies_with_two_different_verdicts() -> None:
@@ -223,27 +317,34 @@ def no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=no_duplicates)
+DECODER = json.JSONDecoder(object_pairs_hook=no_duplicates, strict=False)
 
 
 def slow_last_object(reply: str) -> dict[str, object] | None:
-    """Try every brace; only an object at depth 0 that no brace follows counts."""
-    text, found, depth, position = reply, None, 0, 0
+    """Try every brace; only an object at depth 0 that no other or broken object follows counts."""
+    text, found, depth, position, tries = reply, None, 0, 0, 0
     while (brace := re.search("[{}]", text[position:])) is not None:
-        start, found, position = position + brace.start(), None, position + brace.end()
+        start, position = position + brace.start(), position + brace.end()
         if brace.group() == "}":
             depth -= 1
             continue
+        begun = re.match(r'\{\s*["}a]', text[start:]) is not None
         try:
             whole, position = DECODER.raw_decode(text, start)
             found = whole if depth == 0 else None
         except ValueError:
-            depth += 1
+            whole, tries = None, tries + (begun and depth == 0)
+            if begun and depth == 0 and tries <= 2:
+                whole, _, end = json5.parse(text, start=start, consume_trailing=False, allow_duplicate_keys=False)
+            if whole is not None:
+                found, position = whole, end
+                continue
+            found, depth = None if begun else found, depth + 1
     return found
 
 
 @given(
-    st.text(alphabet='{}[]":, \\a1\n', max_size=40)
+    st.text(alphabet='{}[]":, \\1\n', max_size=40)
     | st.lists(st.sampled_from(['{"a": 1}', "{", "}", '{"', '"', ":", "{ }"])).map("".join)
 )
 def test_json_objects_equals_a_slow_search(text: str) -> None:

@@ -106,19 +106,19 @@ JUDGES["cascade"] = Judge(
 )
 
 DIGESTS = {
-    "readout": ("6baf43c3e81d8494", "16da223f95775cae", "10b72b922432b6a7"),
-    "documents": ("bfdb6cb042603a76", "9b14abbd335a4286", "b84d4b67f3f076d3"),
-    "short": ("c68c4983f38262e2", "1c134ba4c9821bf0", "b93f9796b56ccf63"),
-    "calibrated": ("48a4dafd7f6b6e58", "ea79b1c7e7047f7b", "10b72b922432b6a7"),
-    "written": ("8ed89acf02ec3fac", "f3f38768af10baca", "bdf418098291bd9e"),
-    "samples": ("e30db12f4fb3118b", "671ac3f0ac50c4a2", "c77446659967265d"),
-    "pairwise": ("31fef1e643aad55b", "0c69435649864236", "05687a6013606dd7"),
-    "pairwise_written": ("5395743d7b25ed7f", "2338b7b0a6d8ad62", "62466cc90f13f219"),
-    "groupwise": ("93402b7894730621", "41f5006cd294f16b", "1c24c25e58320427"),
-    "trajectory": ("652f67d507460e2d", "dcf7ebb8bbdbff71", "ab37560523ee3929"),
-    "trajectory_written": ("2674fbc571b2f38b", "cabfc2ea06da729a", "d04ce74a5412e2a4"),
-    "panel": ("bb24c772e1f35af1", "30fec867397b14f4", "1200df9f94cda0b0"),
-    "cascade": ("755fd7802cedc7dd", "fb27f36667c7d756", "34ccc5428031afac"),
+    "readout": ("6baf43c3e81d8494", "0666bb2f4aae2b06", "10b72b922432b6a7"),
+    "documents": ("bfdb6cb042603a76", "8857cec78a94d95e", "b84d4b67f3f076d3"),
+    "short": ("c68c4983f38262e2", "a8a00e76b66b03f0", "b93f9796b56ccf63"),
+    "calibrated": ("48a4dafd7f6b6e58", "94c138a97d0f4497", "10b72b922432b6a7"),
+    "written": ("8ed89acf02ec3fac", "57beee2aadbcc989", "bdf418098291bd9e"),
+    "samples": ("e30db12f4fb3118b", "6482e6998859fe74", "c77446659967265d"),
+    "pairwise": ("31fef1e643aad55b", "3386dbe4fadbf6bb", "05687a6013606dd7"),
+    "pairwise_written": ("5395743d7b25ed7f", "27a0212fe5fa99f5", "62466cc90f13f219"),
+    "groupwise": ("93402b7894730621", "17e81f44f4f72d9c", "1c24c25e58320427"),
+    "trajectory": ("652f67d507460e2d", "2fb8b09824a668b3", "ab37560523ee3929"),
+    "trajectory_written": ("2674fbc571b2f38b", "20645d3d6ae943f7", "d04ce74a5412e2a4"),
+    "panel": ("bb24c772e1f35af1", "5a8c13564142e6a9", "1200df9f94cda0b0"),
+    "cascade": ("755fd7802cedc7dd", "f329f152156b5151", "34ccc5428031afac"),
 }
 """By judge: of the judge, of its questions about the group, and of the requests to its engine."""
 
