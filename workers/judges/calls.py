@@ -515,8 +515,7 @@ def repair_call(
     if (
         error is None
         or error.reason is Reason.TRUNCATED
-        or "repair" not in template.texts
-        or not parsed.reply.text.strip()
+        or not (parsed.reply.text.strip() and template.texts.get("repair"))
     ):
         return None
     asked = tuple(one for one in call.asked if one.id in error.open_ids) or call.asked

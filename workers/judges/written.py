@@ -146,7 +146,7 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
     errors = [wrong] if missing else []
     if missing and given.keys() - scales.keys():
         raise ReplyError(reason, wrong)
-    for id_ in scales.keys() - set(missing):
+    for id_ in [id_ for id_ in scales if id_ in given]:
         try:
             content[id_] = WrittenVerdict.model_validate(given[id_])
             value_on_scale(scales[id_], content[id_].verdict)
