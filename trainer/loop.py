@@ -142,6 +142,7 @@ def train(
         model, name = copy.deepcopy(policy.model).requires_grad_(False), f"{policy.name} (reference)"
         how: dict[str, Any] = {"fold_system": policy.fold_system}
         reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server, **how)
+        reference.template_options = policy.template_options
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
