@@ -32,10 +32,11 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.stats.agreement import auroc
 from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from tests.conftest import SHARED
-from workers.checks.markdown import WORD, paragraphs, plain, sentences
+from workers.checks.markdown import paragraphs, plain, sentences
 from workers.engines import make_engine
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter
+from workers.repetitions import WORD
 from workers.scoring.completions import score
 
 RUBRIC = Rubric(criteria=(Criterion(key="grounded", text="Says what the evidence says.", each="claim"),))

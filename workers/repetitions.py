@@ -87,6 +87,11 @@ def words_of(text: str) -> list[str]:
     return [part for part in parts if any(map(str.isalnum, part))] if re.search(f"[{UNSPACED}]", text) else parts
 
 
+def is_long(word: str) -> bool:
+    """Tell whether a word is long enough to say something, as one character of Chinese does."""
+    return len(word) > 3 or re.fullmatch(f"[{UNSPACED}]+", word) is not None
+
+
 def distinct_share(words: Sequence[str], n: int) -> float:
     """Return distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055); 1 below ``n`` words.
 

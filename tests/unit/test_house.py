@@ -113,7 +113,7 @@ BUDGETS = {
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 
-MAX_MODULES = 330  # 247 now
+MAX_MODULES = 330  # 248 now
 MIN_MEDIAN_FUNCTION_LINES = 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 90

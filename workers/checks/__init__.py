@@ -44,7 +44,7 @@ CHECKS: dict[str, CheckType] = {
     "supported": CheckType(6, citations.Supported, citations.supported),
     "cites_pages": CheckType(2, citations.CitesPages, citations.cites_pages),
     "mentions": CheckType(2, citations.Mentions, citations.mentions),
-    "copied": CheckType(1, citations.Copied, citations.copied),
+    "copied": CheckType(2, citations.Copied, citations.copied),
     "code": CheckType(5, code.Code, code.code),
     "code_cheating": CheckType(9, code.CodeCheating, code.code_cheating),
     "ifeval": CheckType(1, instructions.IFEval, instructions.ifeval),

@@ -11,8 +11,9 @@ from pydantic import Field
 from rubricsvc.core.prompt import Completion, Prompt, is_error, tool_results
 from rubricsvc.core.strict_json import json_of
 from workers.checks.citations import sources
-from workers.checks.markdown import INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, sentences
+from workers.checks.markdown import INLINE_CODE, QUOTATION, QUOTED, paragraphs, sentences
 from workers.checks.registry import Args, CheckResult
+from workers.repetitions import WORD
 
 
 class ValidCalls(Args):

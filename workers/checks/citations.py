@@ -21,13 +21,12 @@ from workers.checks.markdown import (
     INLINE_CODE,
     QUOTATION,
     QUOTED,
-    WORD,
     paragraphs,
     plain,
     sentences,
 )
 from workers.checks.registry import Args, CheckResult
-from workers.repetitions import words_of
+from workers.repetitions import WORD, is_long, words_of
 
 _ID = re.compile(r"[\w.:/#@-]+")
 PART_SEPARATOR = "\n␞\n"
@@ -194,7 +193,7 @@ def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckR
     unmet = []
     for sentence in checked:
         named = cited_ids(sentence, known)
-        words = [word for word in WORD.findall(plain(BRACKETS.sub(" ", sentence))) if len(word) > 3]
+        words = list(filter(is_long, WORD.findall(plain(BRACKETS.sub(" ", sentence)))))
         cited = set[str]().union(*(known.get(name, ()) for name in named))
         found = sum(word in cited for word in words) >= args.overlap * len(words)
         if not named or not named <= known.keys() or not found:

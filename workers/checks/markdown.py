@@ -63,7 +63,6 @@ _CITATIONS = r"(?:\s*\[[^\[\]\n]{1,200}\])*+"
 _SENTENCE = re.compile(rf"[.!?…][\"'”’)]*{_CITATIONS}\.?(?=\s+([^\s\ue000])|\Z)|[。！？]{_CITATIONS}|\n(?=- )")
 """Its end, with the citations after it; unless a small letter, a digit or a quotation follows. List items end too."""
 _ATTRIBUTION = re.compile(r"^\s*(?:—|–|--|\[)", re.MULTILINE)
-WORD = re.compile(r"\w+")
 BEFORE, AFTER = rf"(?<![^\W{UNSPACED}])", rf"(?![^\W{UNSPACED}])"
 """No letter of a longer word stands before or after; scripts without blanks have no such boundary."""
 _TYPOGRAPHY = str.maketrans('"‘’‚“”„«»–—\u00a0', "'''''''''-- ")

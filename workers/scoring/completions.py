@@ -27,7 +27,7 @@ from rubricsvc.core.verdict import Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
 from workers.checks.citations import PART_SEPARATOR, cited_ids, sources
-from workers.checks.markdown import BRACKETS, WORD, paragraphs, plain, sentences
+from workers.checks.markdown import BRACKETS, paragraphs, plain, sentences
 from workers.engines.base import Engine, PanelEngine
 from workers.judges import comparative, custom_prompt, trajectory
 from workers.judges.calls import (
@@ -43,9 +43,9 @@ from workers.judges.calls import (
 from workers.judges.voting import aggregate, as_votes
 from workers.placeholders import PlaceholderError
 from workers.reasoning import REASONING_MARKS, without_reasoning
-from workers.repetitions import repetitions
+from workers.repetitions import WORD, is_long, repetitions, words_of
 
-_VERSION = "3"
+_VERSION = "4"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""
 _ANSWER_VERSION = "1"
 """Raise it when the same completion would be shown with another part of it hidden."""
@@ -130,7 +130,7 @@ def claims(prompt: Prompt, completion: Completion) -> list[Claim]:
     citing: list[tuple[str, set[str]]] = []
     for sentence in (one for paragraph in paragraphs(completion.text) for one in sentences(paragraph)):
         cited, bare = cited_ids(sentence, known), " ".join(BRACKETS.sub(" ", sentence).split())
-        if cited and len(bare.split()) >= _LEAST_WORDS:
+        if cited and len(words_of(bare)) >= _LEAST_WORDS:
             citing.append((bare, cited))
     ranked = sorted(range(len(citing)), key=lambda place: sha256(citing[place][0].encode()).digest())
     # passages are looked for last: a hostile completion has any number of sentences, and documents may be long
@@ -149,7 +149,7 @@ def nearest_passage(text: str, claim: str) -> str:
 
     Each different word counts once. Windows begin at each quarter of their size; the first of equal ones is taken.
     """
-    wanted, size = {word for word in WORD.findall(plain(claim)) if len(word) > 3}, _PASSAGE_WORDS
+    wanted, size = set(filter(is_long, WORD.findall(plain(claim)))), _PASSAGE_WORDS
     windows = []
     for part in text.split(PART_SEPARATOR):
         words = part.split()

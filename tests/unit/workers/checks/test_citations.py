@@ -1,7 +1,7 @@
 import pytest
 
 from rubricsvc.core.prompt import Completion, Document, Prompt
-from workers.checks.citations import Cites, Quotes, Supported, cites, quotes, supported
+from workers.checks.citations import Cites, Copied, Quotes, Supported, cites, copied, quotes, supported
 
 PROMPT = Prompt.of(
     "How does addition work?",
@@ -262,3 +262,13 @@ def test_quotes_rejects_a_sentence_spliced_from_two_parts() -> None:
     answer = '"the new drug is never safe" [page-7]'
     completion = Completion(messages=(*parts[0], *parts[1]), text=answer)
     assert quotes(completion, Prompt.of("q"), Quotes(words=3)).value == 0
+
+
+def test_checks_of_sources_read_scripts_without_blanks() -> None:
+    prompt = Prompt.of("q").model_copy(
+        update={"documents": (Document(id="tea", text="先把新鲜的水烧开，然后把茶叶放进壶里。"),)}
+    )
+    completion = Completion(text="文中说“把新鲜的水烧开”[tea]。")
+    assert quotes(completion, prompt, Quotes()).value == 1
+    assert supported(completion, prompt, Supported(overlap=0.5)).value == 1
+    assert copied(completion, prompt, Copied(max=2, run=5)).value == 1

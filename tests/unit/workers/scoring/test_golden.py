@@ -117,8 +117,8 @@ DIGESTS = {
     "groupwise": ("93402b7894730621", "17e81f44f4f72d9c", "1c24c25e58320427"),
     "trajectory": ("652f67d507460e2d", "2fb8b09824a668b3", "ab37560523ee3929"),
     "trajectory_written": ("2674fbc571b2f38b", "20645d3d6ae943f7", "d04ce74a5412e2a4"),
-    "panel": ("bb24c772e1f35af1", "5a8c13564142e6a9", "1200df9f94cda0b0"),
-    "cascade": ("755fd7802cedc7dd", "f329f152156b5151", "34ccc5428031afac"),
+    "panel": ("bb24c772e1f35af1", "9b891ff152561eab", "1200df9f94cda0b0"),
+    "cascade": ("755fd7802cedc7dd", "973fdd3f2c814064", "34ccc5428031afac"),
 }
 """By judge: of the judge, of its questions about the group, and of the requests to its engine."""
 
@@ -193,5 +193,7 @@ VERSIONS = {
     "headings": 2,
     "tables": 2,
     "lists": 2,
-    **dict.fromkeys(["math", "mentions", "contains", "distinct", "words", "sentences", "paragraphs", "characters"], 2),
+    **dict.fromkeys(
+        ["copied", "math", "mentions", "contains", "distinct", "words", "sentences", "paragraphs", "characters"], 2
+    ),
 }
