@@ -29,6 +29,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.instant_engine import agreeable
+from tests.services import wait_for
 from workers.engines.base import Question, Reply
 
 
@@ -328,6 +329,12 @@ def server_process(mode: str = "instant", *, kind: str = MODEL) -> Iterator[str]
             yield process.stdout.readline().strip()
         finally:
             process.terminate()
+
+
+def wait_for_calls(server: ScriptedServer, more: int) -> None:
+    """Wait until the server has had so many more requests."""
+    seen = server.count
+    wait_for(lambda: server.count >= seen + more)
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Price
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, submit_job
-from tests.scripted_server import ScriptedServer, labels, scripted_server
+from tests.scripted_server import labels, scripted_server, wait_for_calls
 from tests.worker_process import WorkerProcess
 
 ITEMS = 20
@@ -23,13 +22,6 @@ COST = (100 * 10.0 + 1 * 40.0) / 1e6
 
 YES = replace(labels(Yes=0.9, No=0.1), usage={"prompt_tokens": 100, "completion_tokens": 1}, delay_s=0.2)
 BUDGET = 0.25
-
-
-def wait_for_calls(server: ScriptedServer, more: int) -> None:
-    seen, deadline = server.count, time.monotonic() + 60
-    while server.count < seen + more:
-        assert time.monotonic() < deadline, "the judge is not called"
-        time.sleep(0.02)
 
 
 @pytest.mark.timeout(300)

@@ -20,8 +20,9 @@ from rubricsvc.store import jobs
 from rubricsvc.store.session import Database, attach
 from rubricsvc.store.tables import ItemRow, VerdictRow
 from tests.databases import KINDS
-from tests.rows import RUBRIC, submit_job
-from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
+from tests.rows import RUBRIC, status_of, submit_job
+from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server, wait_for_calls
+from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 
 ITEMS = 300
@@ -49,18 +50,6 @@ def judge_server() -> Iterator[tuple[ScriptedServer, Pace]]:
         yield server, pace
 
 
-def wait_for_calls(server: ScriptedServer, more: int = 1) -> None:
-    seen, deadline = server.count, time.monotonic() + 60
-    while server.count < seen + more:
-        assert time.monotonic() < deadline, "no worker calls the judge"
-        time.sleep(0.02)
-
-
-def status(db: Database, job: int) -> str:
-    with db.read() as session:
-        return jobs.get(session, job).status
-
-
 @pytest.mark.timeout(500)
 def test_workers_score_every_item_once_when_killed(
     each_db: Database, judge_server: tuple[ScriptedServer, Pace], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -79,18 +68,15 @@ def test_workers_score_every_item_once_when_killed(
     job = submit_job(each_db, ITEMS, judge=judge)
     workers = [WorkerProcess(tmp_path / "log", "--concurrency=1", **settings) for _ in range(WORKERS)]
     try:
-        while pace.kills < KILLS and status(each_db, job) in ("queued", "in_progress"):
-            wait_for_calls(server)
+        while pace.kills < KILLS and status_of(each_db, job) in ("queued", "in_progress"):
+            wait_for_calls(server, 1)
             time.sleep(random.uniform(0.0, 0.5))
             victim = random.randrange(WORKERS)
             workers[victim].kill()
             pace.kills += 1
             workers[victim] = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
         killed_in_time = pace.kills
-        deadline = time.monotonic() + 120
-        while status(each_db, job) != "completed":
-            assert time.monotonic() < deadline, (status(each_db, job), (tmp_path / "log").read_text()[-4000:])
-            time.sleep(0.2)
+        wait_for(lambda: status_of(each_db, job) == "completed", tmp_path / "log", seconds=120)
     finally:
         for worker in workers:
             worker.kill()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,10 @@ from rubricsvc.store import generation as generations
 from rubricsvc.store.session import Database, attach
 from rubricsvc.store.tables import ItemRow, RubricRow
 from tests.databases import KINDS
-from tests.rows import add_completion
+from tests.rows import add_completion, status_of
 from tests.rubric_writer import is_question, rubric_about, verdict
-from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply
+from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply, wait_for_calls
+from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 
 PROMPTS = 12
@@ -104,16 +104,10 @@ def kill_while_generating(
         worker = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
         try:
             for _ in range(KILLS):
-                seen, deadline = server.count, time.monotonic() + 60
-                while server.count < seen + 12:
-                    assert time.monotonic() < deadline, "no worker calls the model"
-                    time.sleep(0.02)
+                wait_for_calls(server, 12)
                 worker.kill()
                 worker = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
-            deadline = time.monotonic() + 120
-            while status(each_db, job) != "completed":
-                assert time.monotonic() < deadline, (status(each_db, job), (tmp_path / "log").read_text()[-4000:])
-                time.sleep(0.2)
+            wait_for(lambda: status_of(each_db, job) == "completed", tmp_path / "log", seconds=120)
         finally:
             worker.kill()
         asked = Counter(json.dumps(request, sort_keys=True) for request in server.requests)
@@ -130,11 +124,6 @@ def submit(db: Database, judge: Judge, generation: Generation) -> int:
             add_completion(session, Completion(text=f"So it is, {id_}.", policy="old"), id_)
         row = judges.add(session, judge)
         return generations.submit(session, judge_id=row.id, prompt_ids=ids, generation=generation).id
-
-
-def status(db: Database, job: int) -> str:
-    with db.read() as session:
-        return jobs.get(session, job).status
 
 
 def check(db: Database, job: int, asked: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,8 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import ItemRow, JobRow, VerdictRow
-from tests.crash.test_budget import wait_for_calls
 from tests.rows import RUBRIC, submit_job
-from tests.scripted_server import labels, scripted_server
+from tests.scripted_server import labels, scripted_server, wait_for_calls
 from tests.worker_process import WorkerProcess
 from workers.queue.drain import Drainer
 

@@ -14,11 +14,12 @@ from sqlalchemy import select
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.instant_engine import InstantEngine
-from tests.rows import submit_job
+from tests.rows import progress_of, status_of, submit_job
+from tests.services import wait_for
 from workers.engines import ENGINES
 from workers.queue.app import embedded_worker
 
@@ -36,22 +37,13 @@ def settings(db: Database) -> Settings:
     return Settings(database_url=db.url, reconcile_seconds=300)  # so long that only the message can have woken it
 
 
-def wait_until_done(db: Database, job: int) -> str:
-    for _ in range(300):
-        with db.read() as session:
-            if (status := jobs.get(session, job).status) not in ("queued", "in_progress"):
-                return status
-        time.sleep(0.1)
-    return "not done in 30 s"
-
-
 def test_embedded_worker_scores_waiting_and_later_jobs(each_db: Database) -> None:
     early = submit_job(each_db, 10, judge=JUDGE)
     with embedded_worker(settings(each_db), each_db):
-        assert wait_until_done(each_db, early) == "completed"
+        wait_for(lambda: status_of(each_db, early) == "completed")
         time.sleep(0.5)  # the drain is over: only a new message can begin another
         late = submit_job(each_db, 20, judge=JUDGE)
-        assert wait_until_done(each_db, late) == "completed"
+        wait_for(lambda: status_of(each_db, late) == "completed")
     assert each_db.on_commit is None
 
 
@@ -68,14 +60,10 @@ def test_embedded_worker_takes_over_at_once_from_killed_processes_of_its_host(ea
     for worker in (f"{host}:{killed.pid}:0a1b2c/3d4e5f", *others):
         claim_as(each_db, worker)
     with embedded_worker(settings(each_db), each_db):
-        for _ in range(300):
-            with each_db.read() as session:
-                if (progress := jobs.progress(session, job)).done == 10:
-                    break
-            time.sleep(0.1)
+        wait_for(lambda: progress_of(each_db, job).done == 10)
     with each_db.read() as session:
         rows = session.execute(select(ItemRow.state, ItemRow.fence, ItemRow.worker).order_by(ItemRow.id)).all()
-    assert progress.done == 10
+    assert progress_of(each_db, job).done == 10
     assert [row.fence for row in rows] == [2] * 5 + [1] * 15
     assert [(row.state, row.worker) for row in rows[5:15]] == [
         ("leased", worker) for worker in others for _ in range(5)

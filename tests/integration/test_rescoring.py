@@ -15,6 +15,7 @@ from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database
+from tests.rows import progress_of, status_of
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue import drain
 from workers.queue.drain import Drainer, complete_answered
@@ -97,8 +98,7 @@ def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: Sc
 
     shop.add(edited(0, weight=50.0))
     reweighted, completed = shop.rescore()
-    with each_db.read() as session:
-        assert jobs.get(session, reweighted).status == "completed"
+    assert status_of(each_db, reweighted) == "completed"
     assert (completed, shop.work()) == (COMPLETIONS, 0)
     assert None not in shop.rewards(reweighted) and shop.rewards(reweighted) != before
 
@@ -140,8 +140,7 @@ def test_complete_answered_goes_page_by_page_and_holds_no_lease(
     assert shop.rescore()[1] == 7
     shop.add(CRITERIA[1:3])
     job_id, completed = shop.rescore()
-    with each_db.read() as session:
-        assert (completed, jobs.progress(session, job_id).pending) == (0, 7)
+    assert (completed, progress_of(each_db, job_id).pending) == (0, 7)
 
 
 def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_db: Database) -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,8 @@ from rubricsvc.collections import index as collections
 from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from tests.cli import Cli
-from tests.service_process import TIMEOUT, command
+from tests.service_process import command
+from tests.services import wait_for
 from tests.tiny_model import tiny_model
 from workers.checks.citations import sources
 
@@ -113,12 +113,8 @@ def server(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iter
         return
     log = tmp_path / "serve.log"
     with command(log, *arguments, "--port=0", collections_dir=str(folder)) as process:
-        deadline = time.monotonic() + TIMEOUT
-        while not (address := re.search(r"http://\S+", log.read_text())) and time.monotonic() < deadline:
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.05)
-        assert address
-        yield address[0]
+        wait_for(lambda: process.poll() is not None or "http://" in log.read_text(), log)
+        yield re.findall(r"http://\S+", log.read_text())[0]
 
 
 def text(result: CallToolResult) -> str:

@@ -201,9 +201,6 @@ def test_repeatability_is_stored_with_the_judge(noisy: Cli) -> None:
     assert shown["repeatability"] == {name: value for name, value in ran.json.items() if name != "judge"}
 
 
-PROMPTS = 40
-
-
 class Sure(InstantEngine):
     """Right four times in five, and always sure: the completion says what it will find."""
 
@@ -212,15 +209,12 @@ class Sure(InstantEngine):
         return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
 
 
-@pytest.fixture
-def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Two people's labels on one criterion of forty prompts' completions; a judge has scored all of them."""
-    monkeypatch.setitem(ENGINES, "sure", lambda _judge: Sure())
-    draw = random.Random(0)
-    lines = []
-    for n in range(PROMPTS):
+def write_labels(folder: Path, right: float) -> Path:
+    """Two people's labels on one criterion of forty prompts' completions; `Sure` predicts the share ``right``."""
+    draw, lines, path = random.Random(0), [], folder / "labels.jsonl"
+    for n in range(40):
         good = n % 2
-        looks = good if draw.random() < 0.8 else 1 - good
+        looks = good if draw.random() < right else 1 - good
         record = {
             "id": f"q{n}",
             "prompt": f"Question {n}?",
@@ -229,8 +223,14 @@ def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
             "labels": {"good": {"ann": good, "bob": good if n % 10 else 1 - good}, "overall": {"ann": 0.25 + good / 2}},
         }
         lines.append(json.dumps(record))
-    (tmp_path / "labels.jsonl").write_text("\n".join(lines))
-    assert cli("labels", "import", tmp_path / "labels.jsonl").code == 0
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setitem(ENGINES, "sure", lambda _judge: Sure())
+    assert cli("labels", "import", write_labels(tmp_path, 0.8)).code == 0
     add_judge(cli, "sure", engine="sure")
     return cli
 

@@ -1,18 +1,22 @@
-"""`runs start`, `show` and `list`: a tiny model is trained, and the judge answers at once."""
+"""`runs start`, `show`, `list`, `stop` and `delete`: a tiny model is trained, and the judge answers at once."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rubricsvc.schemas.runs import RunHeartbeat
+from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
+from tests.recorded_run import new_run, run_step
 from tests.rows import replace_judge
 from tests.tiny_model import tiny_model
 from trainer import checkpoint
@@ -46,22 +50,29 @@ def config(tmp_path: Path, rubric_file: Path) -> Path:
     return path
 
 
-def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path) -> None:
+def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_path: Path) -> None:
     ran = cli("runs", "start", config, "--json")
     assert ran.code == 0, ran.err
-    assert ran.json["steps"] == 3
-    assert ran.json["config"]["scored_by"] == "celery"
+    assert (ran.json["id"], ran.json["steps"], ran.json["config"]["scored_by"]) == (1, 3, "celery")
     assert "judge quick" in ran.err and "Celery worker in this process" in ran.err
     assert [job["name"] for job in cli("jobs", "list", "--json").lines] == [f"first step {n}" for n in (1, 2, 3)]
     assert [judge["name"] for judge in cli("judges", "list", "--json").lines] == ["quick"]
     assert ran.err.count("judges calibrate") == 1
     assert ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
-    [listed] = cli("runs", "list", "--json").lines
-    assert (listed["steps_total"], cli("runs", "show", listed["id"], "--json").json["metrics"]["std_floor"]) == (3, 0.0)
+    shown = cli("runs", "show", 1, "--json").json
+    assert (shown["name"], shown["status"], shown["steps"], shown["steps_total"]) == ("first", "finished", 3, 3)
+    assert (shown["rollouts"], shown["unscored"], shown["metrics"]["std_floor"]) == (12, 0, 0.0)
+    assert (shown["judge"], shown["config"]["scored_by"]) == ("quick", "celery")
+    assert cli("runs", "show", "runs/first", "--json").json | {"seen_seconds": shown["seen_seconds"]} == shown
+    (listed,) = cli("runs", "list", "--json").lines
+    assert (listed["id"], listed["status"], listed["folder"]) == (1, "finished", str(run))
     steps = cli("runs", "show", run, "--last", 2, "--json").lines
     assert [step["step"] for step in steps] == [2, 3]
     assert "REWARD_STD" in cli("runs", "show", run, "--last", 2).out
+    assert cli("runs", "show", "--follow").code == cli("runs", "stop", 1).code == 2
+    watched = cli("runs", "show", 1, "--follow", "--json")
+    assert (watched.code, watched.json["status"]) == (0, "finished")
 
     again = cli("runs", "start", config)
     assert again.code == 2
@@ -74,7 +85,34 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     assert changed.code == 2 and "seed = 0 (now 1)" in changed.err, changed.err
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("runs", "start", config, "--resume", "--json")
-    assert (resumed.code, resumed.json["steps"]) == (0, 4)
+    assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4)
+    assert [cli("runs", "show", 1, "--json").json[name] for name in ("steps", "rollouts")] == [4, 16]
+
+    refused = cli("runs", "delete", 1)
+    assert refused.code == 2 and "4 steps and 16 rollouts" in refused.err and "--yes" in refused.err
+    assert cli("runs", "delete", 1, "--yes").code == 0
+    assert cli("runs", "show", 1).code == cli("runs", "show", "runs/first", "--follow").code == 3
+    assert cli("runs", "list", "--json").lines == []
+
+
+@pytest.mark.parametrize(("state", "code"), [("finished", 0), ("stopped", 0), ("failed", 1)])
+def test_runs_show_follows_until_the_run_ends(cli: Cli, state: str, code: int) -> None:
+    store = Runs(Database(get_settings().database_url))
+    store.create(new_run(steps_total=2))
+    store.record(1, run_step(1, reward_std=0.1))
+
+    def end() -> None:
+        store.heartbeat(1, RunHeartbeat(state="paused", reason="the judge is down"))
+        store.heartbeat(1, RunHeartbeat(state="running"))
+        store.record(1, run_step(2, reward_std=0.1))
+        store.heartbeat(1, RunHeartbeat.model_validate({"state": state, "reason": "why"}))
+
+    timer = threading.Timer(0.8, end)
+    timer.start()
+    ran = cli("runs", "show", 1, "--follow", "--json")
+    timer.join()
+    assert (ran.code, ran.json["status"], ran.json["steps"]) == (code, state, 2)
+    assert ("--resume" in ran.err) == (state != "finished")
 
 
 def test_three_lines_of_python_start_what_the_command_starts(cli: Cli, config: Path) -> None:

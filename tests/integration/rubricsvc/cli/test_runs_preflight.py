@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 
 from tests.cli import Cli, add_judge
-from tests.instant_engine import InstantEngine
+from tests.integration.rubricsvc.cli.test_judges import Sure, write_labels
 from tests.tiny_model import tiny_model
 from workers.engines import ENGINES
-from workers.engines.base import EngineRequest, Failure, Reply
 
 CONFIG = """
 steps = 1
@@ -21,34 +19,11 @@ data = {path = "labels.jsonl"}
 judge = "guess"
 sampling = {prompts_per_step = 2, group_size = 2, max_new_tokens = 4}
 """
-PROMPTS = 40
-
-
-class Guess(InstantEngine):
-    """Says yes to texts that look good."""
-
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        share = 0.98 if "looks good" in request.shared else 0.02
-        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
-
-
-def write_labels(folder: Path, right: float) -> None:
-    """Write labels of which the judge predicts the share ``right``."""
-    draw = random.Random(0)
-    lines = []
-    for n in range(PROMPTS):
-        good = n % 2
-        looks = good if draw.random() < right else 1 - good
-        text = f"This looks {'good' if looks else 'bad'}."
-        record = {"id": f"q{n}", "prompt": f"Question {n}?", "criteria": [{"key": "good", "text": "Is good."}]}
-        more = {"completions": [{"id": f"own{n}", "text": text}], "labels": {"good": {"ann": good}}}
-        lines.append(json.dumps(record | more))
-    (folder / "labels.jsonl").write_text("\n".join(lines))
 
 
 @pytest.fixture
 def config(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(ENGINES, "guess", lambda _judge: Guess())
+    monkeypatch.setitem(ENGINES, "guess", lambda _judge: Sure())
     tiny_model(tmp_path / "policy")
     add_judge(cli, "guess", engine="guess")
     path = tmp_path / "first.toml"
@@ -56,19 +31,14 @@ def config(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def judged(cli: Cli, folder: Path, right: float) -> None:
-    write_labels(folder, right)
-    assert cli("labels", "import", folder / "labels.jsonl").code == 0
-    assert cli("jobs", "submit", "--judge", "guess", "--wait").code == 0
-
-
 def test_runs_start_refuses_a_judge_at_chance_by_labels(cli: Cli, both: Cli, config: Path, tmp_path: Path) -> None:
-    judged(cli, tmp_path, right=0.5)
+    assert cli("labels", "import", write_labels(tmp_path, 0.5)).code == 0
+    assert cli("jobs", "submit", "--judge", "guess", "--wait").code == 0
     there = both("runs", "start", config, only_there=True)
-    assert there.code == 4 and "40 labels on all prompts" in there.err, there.err
+    assert there.code == 4 and "80 labels on all prompts" in there.err, there.err
     refused = cli("runs", "start", config)
     assert refused.code == 4, refused.err
-    assert "accuracy" in refused.err and "40 labels on these prompts" in refused.err
+    assert "accuracy" in refused.err and "80 labels on these prompts" in refused.err
     assert not (tmp_path / "runs" / "first").exists()
 
     forced = cli("runs", "start", config, "--force")

@@ -180,10 +180,6 @@ class TestPython:
         with pytest.raises(GradeError, match="No space left"):
             python(completion, PROMPT, Grader(source=source, output_mib=64))
 
-    def test_python_runs_in_the_sandbox(self) -> None:
-        with pytest.raises(GradeError, match=r"No such file|denied"):
-            graded("def grade(sample, item): return len(open('/etc/passwd').read())")
-
 
 SHOWN = ("assert square(3) == 9", "assert square(12) == 144")
 HIDDEN = ("assert square(-4) == 16", "assert square(20) == 400", "assert square(0) == 0")

@@ -21,7 +21,8 @@ from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
-from tests.rows import invalidate, submit_job
+from tests.rows import invalidate, progress_of, status_of, submit_job
+from tests.services import wait_for
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -77,8 +78,7 @@ def test_drain_fails_the_items_of_a_judge_that_is_not_valid_any_more(each_db: Da
         judges.add(session, JUDGE)
         assert jobs.retry(session, job) == 2
     Drainer(each_db, settings(each_db)).run(1)
-    with each_db.read() as session:
-        assert jobs.get(session, job).status == "completed"
+    assert status_of(each_db, job) == "completed"
 
 
 def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object) -> None:
@@ -100,8 +100,7 @@ def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object
     asked = [question.text for request in well.requests for question in request.questions]
     assert len(asked) == 5
     assert all("number 2" in tail for tail in asked)
-    with each_db.read() as session:
-        assert jobs.get(session, job).status == "completed"
+    assert status_of(each_db, job) == "completed"
 
 
 def in_background(db: Database, stopping: threading.Event, **changes: object) -> threading.Thread:
@@ -114,30 +113,16 @@ def in_background(db: Database, stopping: threading.Event, **changes: object) ->
     return thread
 
 
-def wait_for(condition: object) -> None:
-    for _ in range(400):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come about in 20 s")
-
-
-def leased(db: Database, job: int) -> int:
-    with db.read() as session:
-        return jobs.progress(session, job).leased
-
-
 def test_drain_stops_calls_of_cancelled_job(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 3, judge=JUDGE)
     thread = in_background(db, threading.Event())
-    wait_for(lambda: leased(db, job) == 3)
+    wait_for(lambda: progress_of(db, job).leased == 3)
     with db.write() as session:
         jobs.cancel(session, job)
     thread.join(20)  # the calls take 30 s: only a cancelled drain ends before
     assert not thread.is_alive()
-    with db.read() as session:
-        assert jobs.get(session, job).status == "cancelled"
+    assert status_of(db, job) == "cancelled"
 
 
 def test_drain_renews_leases_of_slow_calls_and_releases_them_when_stopped(db: Database, use: object) -> None:
@@ -146,7 +131,7 @@ def test_drain_renews_leases_of_slow_calls_and_releases_them_when_stopped(db: Da
     stopping = threading.Event()
     with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
         thread = in_background(db, stopping, lease_seconds=1.5)
-        wait_for(lambda: leased(db, job) == 1)
+        wait_for(lambda: progress_of(db, job).leased == 1)
         for _ in range(18):  # 3.6 s, more than twice the lease
             time.sleep(0.2)
             with db.write() as session:
@@ -155,8 +140,7 @@ def test_drain_renews_leases_of_slow_calls_and_releases_them_when_stopped(db: Da
             assert jobs.items(session, job)[0].fence == 1
         stopping.set()
         thread.join(20)
-    with db.read() as session:
-        assert jobs.progress(session, job).pending == 1
+    assert progress_of(db, job).pending == 1
 
 
 def test_drain_waits_for_unreachable_database(db: Database, use: object) -> None:
@@ -171,8 +155,7 @@ def test_drain_waits_for_unreachable_database(db: Database, use: object) -> None
 
     with patch.object(store, "record", flaky):
         assert Drainer(db, settings(db)).run(1) is True
-    with db.read() as session:
-        assert jobs.progress(session, job).done == 8
+    assert progress_of(db, job).done == 8
 
 
 def test_drain_isolates_an_error_in_one_item(db: Database, use: object) -> None:
@@ -214,5 +197,4 @@ def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
     with db.write() as session:
         assert jobs.retry(session, job) == 1
     assert Drainer(db, settings(db)).run(1) is True
-    with db.read() as session:
-        assert jobs.get(session, job).status == "completed"
+    assert status_of(db, job) == "completed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +15,9 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
-from tests.rows import submit_job
+from tests.rows import progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
+from tests.services import wait_for
 from workers.queue.drain import Drainer
 
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
@@ -38,14 +38,6 @@ def draining(db: Database, **changes: Any) -> Iterator[threading.Thread]:
         thread.join(30)
 
 
-def wait_for(condition: Any) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come about in 20 s")
-
-
 def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
     return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **{"max_retries": 0} | endpoint))
 
@@ -54,14 +46,10 @@ def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return replace(YES, delay_s=600.0) if "answer 3" in body["messages"][-1]["content"] else YES
 
-    def done() -> int:
-        with db.read() as session:
-            return jobs.progress(session, job).done
-
     with scripted_server(script) as server:
         job = submit_job(db, 9, judge=judge_at(server, concurrency=2), rubric=ONE)
         with draining(db, claim_size=2) as thread:
-            wait_for(lambda: done() == 8)
+            wait_for(lambda: progress_of(db, job).done == 8)
             assert thread.is_alive()
             with db.write() as session:
                 jobs.cancel(session, job)
@@ -83,5 +71,4 @@ def test_cancel_ends_calls_at_the_server(db: Database, retrying: bool) -> None:
             assert not thread.is_alive()
         wait_for(lambda: server.concurrent == 0)
         assert server.count <= 8
-    with db.read() as session:
-        assert jobs.progress(session, job).cancelled == 40
+    assert progress_of(db, job).cancelled == 40
