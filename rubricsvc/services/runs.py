@@ -46,7 +46,8 @@ from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
-from rubricsvc.store.session import by_id, database_time, get_or_add, page_of
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.session import by_id, get_or_add, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
 
 if TYPE_CHECKING:

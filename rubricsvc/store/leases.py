@@ -12,6 +12,7 @@ are dropped, so that nothing is counted twice.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions
 from rubricsvc.store.completions import VerdictName
-from rubricsvc.store.session import PUBLISHED, batched, database_time, rows_with
+from rubricsvc.store.session import PUBLISHED, batched, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -54,6 +55,13 @@ MISSED_REPORTS = 3
 """A worker that missed so many reports does not count as running."""
 KEPT_SECONDS = 3600.0
 """How long the row of a killed worker is kept, and listed."""
+
+
+def database_time(session: Session) -> float:
+    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
+    if session.get_bind().dialect.name == "postgresql":
+        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+    return time.time()
 
 
 def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: float | None) -> None:

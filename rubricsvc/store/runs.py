@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.schemas.runs import STEP
-from rubricsvc.store.session import add_new, database_time, existing, insert, page_of, rows_with
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.session import add_new, existing, insert, page_of, rows_with
 from rubricsvc.store.tables import (
     EvaluationCompletionRow,
     EvaluationRewardRow,

@@ -250,12 +250,12 @@ def relay(db: Database, send: Send) -> int:
     reconciler sends the rest later, what was claimed by a process that died too.
     """
     unsent = select(OutboxRow.id).where(OutboxRow.sent_at.is_(None)).order_by(OutboxRow.id).limit(CHUNK)
-    claimed: list[tuple[int, str, int]] = []
-    sent = 0
+    claimed, sent = list[tuple[int, str, int]](), 0
     try:
         with db.write() as session:
             claim = update(OutboxRow).where(OutboxRow.id.in_(unsent.with_for_update(skip_locked=True)))
-            claim = claim.values(sent_at=database_time(session))
+            now = func.extract("epoch", func.clock_timestamp()) if db.engine.name == "postgresql" else time.time()
+            claim = claim.values(sent_at=now)
             rows = session.execute(claim.returning(OutboxRow.id, OutboxRow.task, OutboxRow.judge_id))
             claimed = sorted((id_, task, judge_id) for id_, task, judge_id in rows)
         try:
@@ -269,13 +269,6 @@ def relay(db: Database, send: Send) -> int:
     except (OSError, *AWAY) as error:
         log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
     return sent
-
-
-def database_time(session: Session) -> float:
-    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
-    if session.get_bind().dialect.name == "postgresql":
-        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
-    return time.time()
 
 
 def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Iterator[Any]:

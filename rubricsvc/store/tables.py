@@ -425,7 +425,7 @@ class LabelRow(DatedRow):
 
 
 class WorkerRow(Base):
-    """A running worker process, or one that was killed. The times are by `session.database_time`."""
+    """A running worker process, or one that was killed. The times are by `leases.database_time`."""
 
     __tablename__ = "workers"
 
@@ -508,7 +508,7 @@ class EvolutionStepRow(DatedRow):
 class RunRow(DatedRow):
     """A training run. ``key`` is its identity, which is kept in its folder.
 
-    ``seen_at`` is when its trainer last reported, by `session.database_time`. ``judge_id`` is that of the judge
+    ``seen_at`` is when its trainer last reported, by `leases.database_time`. ``judge_id`` is that of the judge
     ``judge``, where it is stored.
     """
 
