@@ -120,9 +120,9 @@ class Math(Args):
 
 
 _FULL_WIDTH = str.maketrans({chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)} | {"−": "-"})
-_COMMA_ANSWER = re.compile(r"[-+]?(?![1-9]\d{0,2}(,\d{3})+$)(\d{1,3}(\.\d{3})+|\d+),\d+")
-"""A right answer with a decimal comma; 1,234 is a thousand and more."""
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:[.' \u00a0\u202f]\d{3})+|\d+),(\d+)(?![.,]?\d)")
+_COMMA_ANSWER = re.compile(r"[-+]?(0|\d{1,3}(\.\d{3})+),\d+")
+"""A right answer that cannot but have a decimal comma; 1,234 is a thousand and more, and 1,5 may be two numbers."""
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![.,]?\d)")
 
 
 def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:

@@ -159,9 +159,10 @@ class ServerCapabilities:
             self.template_options = False
         if newer_name or fewer or no_options:
             return
+        quoted = [*texts, *map(json.dumps, texts)]
         for name, pattern in _OPTIONAL.items():
             match = None if name in self.refused else pattern.search(refusal)
-            if match and not any(match[0] in text for text in texts):  # with its quotes: a text may be of temperatures
+            if match and not any(match[0] in text for text in quoted):  # with its quotes: a text may be of temperatures
                 self.refused += (name,)
                 log.warning("the server refuses a parameter; its own value applies", model=self.model, parameter=name)
                 return

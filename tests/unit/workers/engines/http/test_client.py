@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import socket
 import time
 from email.utils import formatdate
@@ -236,14 +237,20 @@ def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["logprobs up to 2, not max_completion_tokens nor a chat_template", "is it up to 2?", "no more than max 3"]
+    "text",
+    [
+        "logprobs up to 2, not max_completion_tokens nor a chat_template",
+        "is it up to 2?",
+        "no more than max 3",
+        'unsupported value: "temperature"\ntemperature\n',
+    ],
 )
 def test_refusal_that_quotes_the_request_changes_nothing(text: str) -> None:
     """vLLM's validation errors hold the input."""
 
     def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         shown = {name: body[name] for name in ("top_logprobs", "temperature", "messages") if name in body}
-        return error(400, f"messages.0: bad value, input: {shown}") if number == 0 else labels(Yes=0.9)
+        return error(400, f"messages.0: bad value, input: {json.dumps(shown)}") if number == 0 else labels(Yes=0.9)
 
     with scripted_server(script) as running:
         first, second = ask_at(running.url, EngineRequest("", text, (YES_NO,)), EngineRequest("", "u", (YES_NO,)))
