@@ -19,6 +19,7 @@ import uvicorn
 from rubricsvc.api.app import create_app
 from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database, relay
 from tests.services import free_port
 from workers.queue.drain import Drainer
@@ -72,8 +73,13 @@ def drained(db: Database) -> Iterator[None]:
     """Have each job scored in a thread of this process as soon as it is submitted."""
     threads: list[threading.Thread] = []
 
+    def drain(judge_id: int, message_id: int) -> None:
+        with db.write() as session:
+            leases.read_message(session, message_id)
+        Drainer(db, Settings(database_url=db.url)).run(judge_id)
+
     def send(_task: str, args: list[object]) -> None:
-        threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
+        threads.append(threading.Thread(target=drain, args=args))
         threads[-1].start()
 
     db.on_commit = lambda: relay(db, send)
