@@ -75,7 +75,7 @@ def drained(db: Database) -> Iterator[None]:
 
     def drain(judge_id: int, message_id: int) -> None:
         with db.write() as session:
-            leases.read_message(session, message_id)
+            leases.take_message(session, message_id)
         Drainer(db, Settings(database_url=db.url)).run(judge_id)
 
     def send(_task: str, args: list[object]) -> None:

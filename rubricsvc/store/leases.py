@@ -139,7 +139,7 @@ def publish(session: Session, judge_id: int, items: int = 1) -> None:
         session.info[PUBLISHED] = True
 
 
-def read_message(session: Session, message_id: int) -> None:
+def take_message(session: Session, message_id: int) -> None:
     """Delete a message that a worker has read, once those who count on it have committed their items."""
     session.execute(delete(OutboxRow).where(OutboxRow.id == message_id))
 

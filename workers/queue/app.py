@@ -20,7 +20,6 @@ from celery.worker import WorkController
 from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError as BrokerError
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 from structlog import get_logger
 
 from rubricsvc.broker import MEMORY, make_celery, send
@@ -101,12 +100,6 @@ def dead_processes(names: Iterable[str]) -> list[str]:
 LOST_SECONDS = leases.REPORT_SECONDS * leases.MISSED_REPORTS
 
 
-def lost_workers(session: Session, names: Iterable[str]) -> list[str]:
-    """Return the names of workers whose reports are missing; a name may have the part of a drain."""
-    lost = {row.name for row, seen in leases.list_workers(session) if seen > LOST_SECONDS}
-    return [name for name in names if name.partition("/")[0] in lost]
-
-
 def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool = False, free_lost: bool = False) -> int:
     """Repair the queue once; return the number of released leases.
 
@@ -117,7 +110,8 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
     with db.write() as session:
         dead: list[str] = []
         if free_lost:
-            dead = lost_workers(session, leases.holders(session))
+            gone = {row.name for row, seen in leases.list_workers(session) if seen > LOST_SECONDS}
+            dead = [name for name in leases.holders(session) if name.partition("/")[0] in gone]
         if at_start and settings.broker_url.startswith(MEMORY):
             here = f"{socket.gethostname()}:"
             dead += dead_processes(name for name in leases.holders(session) if name.startswith(here))
@@ -213,7 +207,7 @@ def make_app(settings: Settings, db: Database | None = None) -> Celery:
                 app.send_task(leases.SCORE, [judge_id, message_id, passes + 1], retry=False, ignore_result=True)
                 return
         with opened.write() as session:
-            leases.read_message(session, message_id)
+            leases.take_message(session, message_id)
         with lock:
             free = judge_id not in requested_again
             requested_again[judge_id] = not free

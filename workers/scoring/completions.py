@@ -23,7 +23,7 @@ from rubricsvc.core.judge import Judge, Voting, family, orders_disagree
 from rubricsvc.core.prompt import Completion, Prompt, Step, steps_of
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.untrusted import CleanText, clean
-from rubricsvc.core.verdict import Reason, Verdict, total_usage
+from rubricsvc.core.verdict import Evidence, Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
 from workers.checks.citations import PART_SEPARATOR, cited_ids, sources
@@ -266,20 +266,24 @@ async def score(
     answered = questions.answered(known)
     new = await _checked(rubric, prompt, shown, answered)
     new += await _judged(engine, judge, rubric, prompt, shown, answered=answered)
-    if shift := len(completion.text) - len(shown.text):  # quotes are located in the stored text
-        new = [_shifted(verdict, shift) for verdict in new]
-    return _named(questions, known, new)
+    return _named(questions, known, _on_whole(new, completion, shown))
 
 
-def _shifted(verdict: Verdict, shift: int) -> Verdict:
-    """Return a verdict whose quotes are ``shift`` characters further on."""
-    moved = tuple(
-        quote.model_copy(update={"start": quote.start + shift, "end": quote.end + shift})
-        if quote.start is not None and quote.end is not None
-        else quote
-        for quote in verdict.evidence
-    )
-    return verdict.model_copy(update={"evidence": moved})
+def _on_whole(verdicts: Sequence[Verdict], completion: Completion, shown: Completion) -> list[Verdict]:
+    """Return verdicts on the shown end of a completion with their quotes located in all of it, and a note."""
+    if not (hidden := len(completion.text) - len(shown.text)):
+        return [*verdicts]
+
+    def located(quote: Evidence) -> Evidence:
+        if quote.start is None or quote.end is None:
+            return quote
+        return quote.model_copy(update={"start": quote.start + hidden, "end": quote.end + hidden})
+
+    note = f"{hidden} characters of reasoning were not shown"
+    return [
+        one.model_copy(update={"evidence": tuple(map(located, one.evidence)), "detail": join_notes(one.detail, note)})
+        for one in verdicts
+    ]
 
 
 async def score_group(
@@ -312,8 +316,8 @@ async def score_group(
         compared = [_unasked(comparison.criteria, error) for _ in completions]
     refused = _unasked([c for c in rubric.criteria if c.asked_alone], _NOT_COMPARED)
     return [
-        _named(questions, had, [*of_checks, *of_judge, *refused])
-        for had, of_checks, of_judge in zip(before, checked, compared, strict=True)
+        _named(questions, had, _on_whole([*of_checks, *of_judge, *refused], whole, part))
+        for had, of_checks, of_judge, whole, part in zip(before, checked, compared, completions, shown, strict=True)
     ]
 
 

@@ -77,7 +77,7 @@ def test_release_wakes_workers_for_the_released_items(each_db: Database) -> None
     relay(each_db, lambda _task, args: read.append(args[1]))
     with each_db.write() as session:
         for message_id in read[1:]:  # one is on its way still
-            leases.read_message(session, message_id)
+            leases.take_message(session, message_id)
         leases.release(session, leases.claim(session, 1, limit=2, worker="w", seconds=60))
     assert messages(each_db) == 1
 

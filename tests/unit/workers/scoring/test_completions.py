@@ -72,6 +72,7 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         engine = InstantEngine(remember=5)
         verdicts = asyncio.run(score(engine, JUDGE, rubric, PROMPT, marked))
         assert [verdicts[1].value == 1.0, "nine words" not in engine.requests[0].shared] == [hidden, hidden]
+        assert all(("characters of reasoning were not shown" in (one.detail or "")) is hidden for one in verdicts)
 
     class Quoting:
         async def ask(self, request: EngineRequest) -> list[Reply]:
