@@ -146,7 +146,7 @@ class RunJudge:
         title = f"audit {self.audit.id} of {self.audit.created_at:%Y-%m-%d}" + (f" ({options})" if options else "")
         failed = ", ".join(suite.name for suite in self.audit.audit.failed_suites)
         result = f"passed {title}" if self.audit.passed else f"did not pass {title}: {failed}"
-        outdated = "; its prompt has changed since, so audit it again" if self.current is False else ""
+        outdated = "; it is asked or read in another way since, so audit it again" if self.current is False else ""
         return f"judge {self.value.name} {result}{outdated}"
 
 

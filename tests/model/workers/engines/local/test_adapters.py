@@ -20,6 +20,7 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.formats.documents import load_passport
 from tests.tiny_adapter import tiny_adapter
+from workers.audit.runner import asking_fingerprint
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
 from workers.engines.local.adapters import read_adapter
@@ -210,7 +211,10 @@ def test_shipped_adapter_fits_its_judge_and_its_passport() -> None:
     judge = judge_with_adapter("embedded", SHIPPED_ADAPTER)
     assert (judge.mode, judge.template) == ("readout", "readout_short")
     validate(judge)
-    load_passport(SHIPPED / PASSPORT_FILE).check_judge(judge)
+    passport = load_passport(SHIPPED / PASSPORT_FILE)
+    passport.check_judge(judge)
+    measured = (passport.audit, passport.repeatability)
+    assert {one and one.fingerprint for one in measured} == {asking_fingerprint(judge)}, "audit it again"
     assert trained_on(SHIPPED)[1] == WHEEL_SHA256
     assert (SHIPPED / "adapter_model.safetensors").stat().st_size <= 10_000_000
     load(ModelWeights("embedded", adapter="embedded", sha256=judge.weights_sha256), device="cpu")
