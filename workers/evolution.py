@@ -110,11 +110,7 @@ async def propose_criteria(
 
 
 def admit(
-    proposed: Sequence[Criterion],
-    base: Rubric,
-    entries: Sequence[BufferedCriterion],
-    *,
-    prompt: Prompt | None,
+    proposed: Sequence[Criterion], base: Rubric, entries: Sequence[BufferedCriterion], *, prompt: Prompt | None
 ) -> Proposed:
     """Return the proposals that are new and have no fault that the linter finds; all criteria of the buffer count.
 
@@ -359,11 +355,7 @@ class LabelSource:
     """Proposes from the pairs that rubric and people order differently, and measures whole drafts on all pairs."""
 
     def __init__(
-        self,
-        s: LocalService,
-        data: EvolutionData,
-        request: EvolutionRequest,
-        score_job: Callable[[int], StoredJob],
+        self, s: LocalService, data: EvolutionData, request: EvolutionRequest, score_job: Callable[[int], StoredJob]
     ) -> None:
         self._s, self._data, self._request, self._score_job = s, data, request, score_job
         judge = s.judges.get(data.judge).value

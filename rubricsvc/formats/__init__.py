@@ -35,17 +35,7 @@ from rubricsvc.formats.record import (
 )
 from rubricsvc.schemas.base import FileProblem
 
-__all__ = [
-    "FORMATS",
-    "InputFile",
-    "InvalidFileError",
-    "Record",
-    "Records",
-    "RubricCheck",
-    "detect",
-    "load",
-    "stream",
-]
+__all__ = ["FORMATS", "InputFile", "InvalidFileError", "Record", "Records", "RubricCheck", "detect", "load", "stream"]
 
 
 class Records(list[Record]):

@@ -347,13 +347,7 @@ class Jobs:
         found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)
 
-    def compare(
-        self,
-        a: int,
-        b: int,
-        *,
-        by: By = None,
-    ) -> JobComparison:
+    def compare(self, a: int, b: int, *, by: By = None) -> JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         with self.db.read() as session:
             return comparing.compare(session, a, b, by=by)

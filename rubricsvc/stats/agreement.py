@@ -78,9 +78,7 @@ def nearest_level(values: Floats | Sequence[float], levels: Sequence[float]) -> 
     return np.searchsorted(middles, np.asarray(values, float), side="right").astype(np.int64)
 
 
-def pair_counts(
-    values: Iterable[tuple[int, Hashable, Hashable, float, float]],
-) -> dict[int, tuple[int, int]]:
+def pair_counts(values: Iterable[tuple[int, Hashable, Hashable, float, float]]) -> dict[int, tuple[int, int]]:
     """Return (net concordant, different) pairs of completions by prompt: ``different`` have different labels.
 
     ``values`` has prompt, question, completion, the judge's value and the label. A pair has one question. If several

@@ -57,11 +57,7 @@ def percentile_interval(samples: Sequence[float] | Floats) -> tuple[float, float
 
 
 def bootstrap(
-    measure: Callable[[Ints], Mapping[str, float]],
-    clusters: NDArray[Any],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    measure: Callable[[Ints], Mapping[str, float]], clusters: NDArray[Any], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Estimate]:
     """Return estimates by name, with the percentile intervals of a bootstrap that draws whole clusters.
 

@@ -107,13 +107,7 @@ def check_weights_decide(rubric: Rubric) -> None:
     raise InvalidError(message, hint="fit a rubric with a formula such as weighted_mean or healthbench", path="formula")
 
 
-def fit_weights(
-    problem: Problem,
-    rubric: Rubric,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Fit:
+def fit_weights(problem: Problem, rubric: Rubric, *, resamples: int = RESAMPLES, seed: int = 0) -> Fit:
     """Fit a rubric's weights to a problem, whose columns are its criteria.
 
     Criteria whose values do not vary keep their weight. The others are scaled so that the sum of their absolute weights

@@ -13,13 +13,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import (
-    AuthoringTask,
-    Contrast,
-    Generation,
-    Provenance,
-    Specification,
-)
+from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Provenance, Specification
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import GENERATED, RubricState

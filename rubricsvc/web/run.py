@@ -7,19 +7,8 @@ from typing import Any, NamedTuple
 
 from rubricsvc.core.prompt import Completion, is_error, steps_of, tool_results
 from rubricsvc.core.strict_json import json_of
-from rubricsvc.schemas.runs import (
-    REWARD,
-    RunReport,
-    Sample,
-    flat,
-    measures_beside,
-)
-from rubricsvc.web.charts import (
-    criterion_curves,
-    curves,
-    drawn,
-    score_points,
-)
+from rubricsvc.schemas.runs import REWARD, RunReport, Sample, flat, measures_beside
+from rubricsvc.web.charts import criterion_curves, curves, drawn, score_points
 from rubricsvc.web.pages import number, render
 
 CRITERIA_A_CHART = 6
