@@ -208,6 +208,7 @@ class Endpoint(Value):
     concurrency: int = Field(64, ge=1, le=4096, description="Simultaneous requests of a process.")
     requests_per_minute: int | None = Field(None, ge=1, description="Rate limit of a process.")
     prompt_lists: bool = Field(True, description="Send a completion's readouts in one request, where possible.")
+    structured: Literal["auto", "on", "off"] = Field("auto", description="Send response_format; auto: unless it fails.")
     price: Price | None = Field(None, description="Price in US dollars per million tokens.")
 
     @property

@@ -76,7 +76,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_510,
+    "rubricsvc/core": 3_520,
     "rubricsvc/stats": 1_805,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
@@ -93,7 +93,7 @@ BUDGETS = {
     "workers/queue": 1_300,
     "workers/scoring": 800,
     "workers/judges": 1_680,
-    "workers/engines": 2_640,
+    "workers/engines": 2_660,
     "workers/checks": 2_520,
     "workers/audit": 940,
     "workers/authoring": 1_790,

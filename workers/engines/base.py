@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any, Protocol
 
 from rubricsvc.core.judge import Sampling
-from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
+from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage, total_usage
 
 THINKING_CHARS = 16_000
 """Characters of a judge's thinking that are stored."""
@@ -103,6 +103,11 @@ class Reply:
     first_text: str = ""
     thinking_tokens: float | None = None
     error: str = ""
+
+    def after(self, first: Reply, note: str) -> Reply:
+        """Return this reply with a note, and with the usage and latency of a ``first`` one that it replaces."""
+        usage, note = total_usage((first.usage, self.usage)), "; ".join(filter(None, (self.note, note)))
+        return replace(self, usage=usage, latency_s=first.latency_s + self.latency_s, note=note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -27,7 +26,7 @@ from rubricsvc.core.judge import Judge, Thinking
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean
-from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict, total_usage
+from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
 from workers.reasoning import split_reasoning
@@ -538,34 +537,12 @@ def with_repaired_reply(first: Reply, second: Reply | Failure) -> Reply:
     if isinstance(second, Failure):
         note = join_notes(first.note, f"repair failed: {second.reason} {second.detail}") or ""
         return replace(first, note=note)
-    return replace(
-        second,
-        usage=total_usage((first.usage, second.usage)),
-        latency_s=first.latency_s + second.latency_s,
-        note=join_notes(second.note, "repaired once") or "",
-        first_text=first.text,
-    )
+    return replace(second.after(first, "repaired once"), first_text=first.text)
 
 
 def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of an object with exactly these properties."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def items_by_id(
-    call: JudgeCall, text: str, items: Callable[[dict[str, Any]], list[T]], claim: Callable[[T], tuple[str, object]]
-) -> dict[str, T]:
-    """Return what `parse_items` finds, by id.
-
-    Raises:
-        ReplyError: The ids are not exactly those that were asked, each once; or as of `parse_items`.
-    """
-    by_id = [(claim(item)[0], item) for item in parse_items(text, items, claim)]
-    asked, answered = Counter(one.id for one in call.asked), Counter(id_ for id_, _ in by_id)
-    if asked != answered:
-        message = f"asked {', '.join(asked)}; answered {', '.join(answered.elements()) or 'none'}"
-        raise ReplyError(Reason.WRONG_CRITERIA, message)
-    return dict(by_id)
 
 
 def parse_items(

@@ -32,9 +32,9 @@ from workers.judges.calls import (
     ReplyError,
     ReplyModel,
     SharedPrompt,
-    items_by_id,
     load,
     object_schema,
+    parse_items,
     render_criterion,
 )
 
@@ -96,14 +96,15 @@ def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplat
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:
-    """Return the scores in the JSON object that ends a reply, by id; see `items_by_id`."""
-    by_id = items_by_id(
-        call, text, lambda value: GroupScores.model_validate(value).scores, lambda s: (s.answer, s.score)
-    )
-    invalid = [f"{id_}: {score.score:g}" for id_, score in by_id.items() if not 0.0 <= score.score <= 1.0]
-    if invalid:
+    """Return the scores in the JSON object that ends a reply, by id: exactly those that were asked, each once."""
+    given = parse_items(text, lambda value: GroupScores.model_validate(value).scores, lambda s: (s.answer, s.score))
+    asked, answered = [one.id for one in call.asked], [score.answer for score in given]
+    if sorted(asked) != sorted(answered):
+        message = f"asked {', '.join(asked)}; answered {', '.join(answered) or 'none'}"
+        raise ReplyError(Reason.WRONG_CRITERIA, message)
+    if invalid := [f"{score.answer}: {score.score:g}" for score in given if not 0.0 <= score.score <= 1.0]:
         raise ReplyError(Reason.OUT_OF_RANGE, f"scores must be from 0 to 1, found {', '.join(invalid)}")
-    return by_id
+    return {score.answer: score for score in given}
 
 
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:

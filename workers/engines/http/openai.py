@@ -96,12 +96,12 @@ class ServerCapabilities:
             the judge asks for, and the verdict's detail says that the server's own values applied.
     """
 
-    def __init__(self, model: str, client: HttpClient, *, takes_lists: bool = True) -> None:
-        self.takes_lists = takes_lists
+    def __init__(self, model: str, endpoint: Endpoint, client: HttpClient) -> None:
+        self.takes_lists = endpoint.prompt_lists
         self.dialect: Dialect | None = None
         self.list_dialect = DIALECTS["vllm"]
         self.probed = False
-        self.structured_output = True
+        self.structured_output = endpoint.structured != "off"
         self.limit_field = "max_tokens"
         self.top_logprobs = 20
         self.template_options = True
@@ -260,8 +260,20 @@ _RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE, *OVERLOAD)
 """A body that is broken or holds NaN may be whole next time, as may that of a gateway whose server failed; missing
 log-probabilities stay missing."""
 
+_UNSTRUCTURED = "asked again without response_format, since the reply was blank"
+_BLANK_LOOP = 32
+"""Blanks at the end of a truncated reply that are a loop: grammars allow any number, and the model may never stop."""
+
 _NO_LIST = (Reason.UNPARSEABLE, Reason.NO_LOGPROBS)
 """All replies of a list failed so: the server does not support lists of prompts."""
+
+
+def _is_blank(reply: Reply) -> bool:
+    """Return whether nothing was written, but for thinking up to the limit, or blanks up to the limit."""
+    blanks = len(reply.text) - len(reply.text.rstrip())
+    if blanks == len(reply.text):
+        return not (reply.truncated and reply.thinking)
+    return reply.truncated and blanks >= _BLANK_LOOP
 
 
 class OpenAIEngine:
@@ -277,7 +289,7 @@ class OpenAIEngine:
         self._client = HttpClient(endpoint)
         probe = partial(self._client.call, "/models", quick=True)
         self.throttle = Throttle(endpoint, probe, name=model, first_pause_s=first_pause_s)
-        self._server = ServerCapabilities(model, self._client, takes_lists=endpoint.prompt_lists)
+        self._server = ServerCapabilities(model, endpoint, self._client)
 
     async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order.
@@ -285,7 +297,7 @@ class OpenAIEngine:
         In a list they are asked in one call, and those that failed one by one: one prompt that is too long fails all.
         """
         if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
-            self._server = ServerCapabilities(self._model, self._client, takes_lists=self._endpoint.prompt_lists)
+            self._server = ServerCapabilities(self._model, self._endpoint, self._client)
         server, questions, answers = self._server, request.questions, dict[int, Reply | Failure]()
         if len(questions) > 1 and (prompts := await server.list_prompts(request)):
             outcome = await self._post(server, request, questions, prompts=prompts)
@@ -310,14 +322,20 @@ class OpenAIEngine:
         # A server without a reasoning parser would apply the schema to the thinking, too.
         structured = self._server.structured_output and question.schema is not None and not request.thinking
         texts, refusal = [message["content"] for message in request.messages(question)], ""
+        first: Reply | None = None
         for _ in range(1 + _LEARNING_ROUNDS):
             accepted = self._server.accepted
             outcome = await self._post(self._server, request, (question,), structured=structured and not refusal)
             if not isinstance(outcome, RequestFailed):
-                if refusal:
-                    log.warning("the server refuses response_format", model=self._model, error=refusal)
+                reply = outcome[0]
+                blank = isinstance(reply, Reply) and structured and _is_blank(reply)
+                if isinstance(reply, Reply) and blank and not refusal and self._endpoint.structured == "auto":
+                    first, refusal = reply, "its replies are blank"
+                    continue
+                if refusal and not (first and blank) and self._server.structured_output:
+                    log.warning("response_format is left out from now on", model=self._model, reason=refusal)
                     self._server.structured_output = False
-                return outcome[0]
+                return reply.after(first, _UNSTRUCTURED) if first and isinstance(reply, Reply) else reply
             failure, status = outcome.failure, outcome.status
             if status not in _INVALID:
                 break
@@ -327,6 +345,8 @@ class OpenAIEngine:
                 if refusal or not structured:
                     break
                 refusal = failure.detail
+        if first:
+            return replace(first, note=f"{_UNSTRUCTURED}: {failure.reason} {failure.detail}")
         refused = status and failure.reason is Reason.REFUSED
         if question.labels and refused and _LOGPROBS.search(failure.detail):
             return replace(failure, reason=Reason.NO_LOGPROBS)

@@ -166,15 +166,35 @@ def test_written_request_has_the_judges_sampling() -> None:
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_structured_output_is_dropped_once_refused() -> None:
-    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-        return error(400, "json_schema is not supported") if "response_format" in body else ScriptedReply("{}")
+REFUSED = error(400, "json_schema is not supported")
 
-    with scripted_server(script) as running:
+
+@pytest.mark.parametrize(
+    ("given", "free", "structured", "sent", "texts"),
+    [
+        (REFUSED, "{}", "auto", [True, False, False], ["{}", "{}"]),
+        (REFUSED, "", "on", [True, False, False], ["", ""]),
+        (text_reply(" \n"), "{}", "auto", [True, False, False], ["{}", "{}"]),
+        (text_reply("{" + "\n" * 90, finish_reason="length"), "{}", "auto", [True, False, False], ["{}", "{}"]),
+        (text_reply(""), "", "auto", [True, False, True, False], ["", ""]),  # not response_format's fault
+        (text_reply(""), error(503), "auto", [True, False, True, False], ["", ""]),
+        (text_reply(""), "{}", "on", [True, True], ["", ""]),
+        (text_reply("{}"), "free", "off", [False, False], ["free", "free"]),
+        (text_reply('{"a"' + "\n" * 9, finish_reason="length"), "{}", "auto", [True, True], ['{"a"' + "\n" * 9] * 2),
+    ],
+)
+def test_structured_output_is_dropped_once_refused_or_blank(
+    given: ScriptedReply, free: str | ScriptedReply, structured: str, sent: list[bool], texts: list[str]
+) -> None:
+    plain = ScriptedReply(free) if isinstance(free, str) else free
+    with scripted_server(lambda _, body: given if "response_format" in body else plain) as running:
         request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
-        answers = ask_at(running.url, request, request)
-    assert [isinstance(answer, Reply) for (answer,) in answers] == [True, True]
-    assert ["response_format" in body for body in running.requests] == [True, False, False]
+        replies = [answer for (answer,) in ask_at(running.url, request, request, structured=structured)]
+    assert [reply.text for reply in replies if isinstance(reply, Reply)] == texts
+    assert ["response_format" in body for body in running.requests] == sent
+    calls = 2 if given.status == 200 and sent[:2] == [True, False] and plain.status == 200 else 1
+    assert isinstance(replies[0], Reply) and replies[0].usage and replies[0].usage.prompt == 10 * calls
+    assert ("without response_format" in replies[0].note) == (given.status == 200 and sent[:2] == [True, False])
 
 
 def test_limit_field_switches_to_max_completion_tokens() -> None:
