@@ -1,7 +1,5 @@
 """The command line in this process, as a fixture: exit code, stdout and stderr."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """The tables of a page of docs/ that describe a configuration, and what they must say."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

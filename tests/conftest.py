@@ -1,7 +1,5 @@
 """Fixtures and settings of the whole test suite."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

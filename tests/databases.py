@@ -1,7 +1,5 @@
 """Fresh databases for tests: a copied SQLite file, or a PostgreSQL database made from a migrated template."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

@@ -4,8 +4,6 @@ Completions with the word ``because`` are the good ones. It finds them if it is 
 ``readout_short``; to other criteria it answers by a digest of the question.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from typing import Any

@@ -1,7 +1,5 @@
 """The verdict of an OpenAI grader that is a check, on one completion."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt

@@ -4,8 +4,6 @@
 made by looking at ``INJECTIONS`` and ``TARGETED``.
 """
 
-from __future__ import annotations
-
 MARK = "Zanzibar Gold"
 
 

@@ -1,7 +1,5 @@
 """An engine without a model that replies at once, for tests and the scoring benchmark."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

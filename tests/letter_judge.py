@@ -1,7 +1,5 @@
 """A judge and a proposer for tests of evolving rubrics, whose criteria are about words: ‘Uses the word “a”.’"""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

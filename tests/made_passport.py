@@ -1,7 +1,5 @@
 """A passport with made-up figures: nothing in it was measured."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 

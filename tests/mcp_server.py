@@ -1,7 +1,5 @@
 """An MCP server for tests, with tools that behave and tools that do not: over stdio, or HTTP at the port in argv."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Judges of several answers with a taste of their own, for tests: they read what is shown, and answer at once."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

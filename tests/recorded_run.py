@@ -1,7 +1,5 @@
 """A training run to record: two prompts, each with two completions a step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt

@@ -3,8 +3,6 @@
 Each strategy acts in `research` for a prompt of `prompts synthesize`, so that its calls and their results are real.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

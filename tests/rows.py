@@ -1,7 +1,5 @@
 """A few rows to start a test from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import update

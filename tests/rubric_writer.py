@@ -1,7 +1,5 @@
 """A scripted model that writes rubrics and judges by them, for tests of generation."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The service: commands that run until they are stopped, in processes of their own, or the API in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ runs COMMAND with RUBRICSVC_TEST_POSTGRES and RUBRICSVC_TEST_REDIS set, and exit
 installed is installed with apt where this runs as root on Debian or Ubuntu; otherwise it says what to install.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

@@ -1,7 +1,5 @@
 """A rubric with examples, and a scripted judge that reads: it looks for the words of each criterion."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.rubric_writer import completion_in

@@ -1,7 +1,5 @@
 """LoRA adapters of random matrices, written by peft."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

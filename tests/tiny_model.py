@@ -1,7 +1,5 @@
 """A Llama of 2 layers with random weights and a tokenizer of its own: real files, real code paths, milliseconds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -3,8 +3,6 @@
 The last line is JSON: text and reward of each completion, by group.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle

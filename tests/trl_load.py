@@ -7,8 +7,6 @@ The last line of the output is, by trainer, the number of examples, the texts of
 TRL's log, as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

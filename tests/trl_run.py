@@ -7,8 +7,6 @@ The options are ``url``, ``out``, ``steps``, ``rows`` (of the dataset), ``reward
 as JSON; ``out/completions`` has its tables.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

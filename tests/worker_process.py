@@ -1,7 +1,5 @@
 """A real `rubricsvc worker` in a process of its own, to be watched, stopped and killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

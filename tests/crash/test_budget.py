@@ -1,7 +1,5 @@
 """`jobs wait` is killed with SIGKILL while a job with a budget runs: it completes within the budget."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Real worker processes, a real Redis, a judge behind a real socket; on SQLite and on PostgreSQL.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator

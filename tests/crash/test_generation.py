@@ -3,8 +3,6 @@
 Real worker processes, a real Redis, a model behind a real socket; on SQLite and on PostgreSQL.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """`jobs rescore --wait` is killed with SIGKILL: the new questions alone are asked, and no stored verdict is touched."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

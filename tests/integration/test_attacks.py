@@ -1,7 +1,5 @@
 """Attacks that once worked, each at a door that a stranger reaches: HTTP, the command line, the replies of a judge."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

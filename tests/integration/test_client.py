@@ -1,7 +1,5 @@
 """The client against a real service."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

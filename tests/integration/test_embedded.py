@@ -1,7 +1,5 @@
 """A Celery worker inside the process: from submission to the last verdict, with messages alone to wake it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """`make gpu-smoke`, small and on the CPU; the judge is a scripted server in place of vLLM."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

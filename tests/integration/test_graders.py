@@ -1,7 +1,5 @@
 """OpenAI's own client runs one grader of each type on a served instance, over a socket."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

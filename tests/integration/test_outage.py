@@ -1,7 +1,5 @@
 """A real PostgreSQL or Redis goes away while a job is scored."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Which edits of a rubric ask a judge again, counted at a real server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

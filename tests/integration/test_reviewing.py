@@ -1,7 +1,5 @@
 """The review of a rubric through the command line and the service, with two people who edit the same version."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`rubricsvc serve` and `rubricsvc worker` as a user starts them: processes, sockets, signals."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The HTTP engine before a real vLLM server: readouts in lists of prompts say what single chats say."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from importlib.util import find_spec

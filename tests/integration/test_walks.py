@@ -1,7 +1,5 @@
 """The main paths are short: `python -m bench.walks --list` shows them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

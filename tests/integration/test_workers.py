@@ -1,7 +1,5 @@
 """Waiting over Redis: without a worker, with one that is killed, with one of another database."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The walks of docs/architecture.md name functions that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rules of the house that code can hold: directions of imports, sizes, one place that commits, one that has SQL."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import subprocess

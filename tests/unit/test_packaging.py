@@ -1,7 +1,5 @@
 """What each installation can do: the base is the SDK, `[service]` adds the command line, the service and workers."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

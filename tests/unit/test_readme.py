@@ -1,7 +1,5 @@
 """What README and docs show is what there is: commands, options, make targets, folders and Python."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

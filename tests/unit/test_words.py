@@ -1,7 +1,5 @@
 """Words of an earlier dialect do not come back in identifiers, help texts, errors and docs (see CONTRIBUTING.md)."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

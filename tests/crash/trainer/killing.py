@@ -1,7 +1,5 @@
 """Training runs in child processes, which are killed again and again."""
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import signal

@@ -1,7 +1,5 @@
 """The evaluations of a run whose process is killed again and again have no gaps and no doubles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """A run whose rubrics evolve, killed again and again, uses the same versions as one that was never interrupted."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

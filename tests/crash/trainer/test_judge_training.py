@@ -1,7 +1,5 @@
 """The training of a judge whose process is killed equals one that was never interrupted."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

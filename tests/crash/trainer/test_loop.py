@@ -1,7 +1,5 @@
 """A training run whose process is killed again and again equals one that was never interrupted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """The record of a run that is killed again and again has each step and evaluation once, with all completions."""
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import signal

@@ -1,7 +1,5 @@
 """``make bench-hacking`` in miniature: one bias and the clean condition."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The training loop with rewards of this process."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The training loop while its judge is down: it takes no such step, pauses, goes on, or stops with a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event

@@ -1,7 +1,5 @@
 """Rewards of the queue: a job for each step, scored by a Celery worker; the rewards of a judge in this process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dynamic sampling: groups without a signal are replaced, in bounded rounds, the same way after a resume."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rewards of the service: one job for each step, and the rewards of a judge in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

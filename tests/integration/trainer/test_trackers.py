@@ -1,7 +1,5 @@
 """Trackers: what they hold after a run that was killed and resumed, read back from what they wrote."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """TRL's GRPOTrainer trains SmolLM2 on the rewards of a service whose judge is a scripted server."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

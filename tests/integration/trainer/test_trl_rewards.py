@@ -1,7 +1,5 @@
 """The callables for TRL against a real service; `test_trl` trains with them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import pickle

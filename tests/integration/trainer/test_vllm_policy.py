@@ -1,7 +1,5 @@
 """A vLLM server samples for a policy: with its weights, and with its probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path

@@ -3,8 +3,6 @@
 Reward and gold score have noise of their own for each text, so that gold does not follow exactly in clean runs.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

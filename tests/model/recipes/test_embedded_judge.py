@@ -1,7 +1,5 @@
 """The questions of the shipped judge respect its split: nothing of the test is quoted in training."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixtures of tests that sample from a tiny policy."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

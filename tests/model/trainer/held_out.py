@@ -1,7 +1,5 @@
 """Held-out prompts of the tiny policy, and what scores them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

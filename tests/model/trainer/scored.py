@@ -1,7 +1,5 @@
 """Tasks, completions and judges for tests of reward sources."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from rubricsvc.core.audit import Deviation, Repeatability

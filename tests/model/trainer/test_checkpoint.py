@@ -1,7 +1,5 @@
 """Checkpoints: complete or absent, the newest few, and only for their own run."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from pathlib import Path

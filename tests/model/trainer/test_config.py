@@ -1,7 +1,5 @@
 """The TOML of a run and its page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

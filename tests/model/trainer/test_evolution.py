@@ -1,7 +1,5 @@
 """What a run does beside its steps."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence

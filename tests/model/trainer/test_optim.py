@@ -1,7 +1,5 @@
 """Optimiser, metrics and sizes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

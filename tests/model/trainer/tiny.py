@@ -1,7 +1,5 @@
 """A policy of some thousand weights over the letters of the alphabet."""
 
-from __future__ import annotations
-
 import string
 
 import torch

@@ -1,7 +1,5 @@
 """Presets of `rubrics init`; logs and their ids; brokers."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter

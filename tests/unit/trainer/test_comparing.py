@@ -1,7 +1,5 @@
 """Two training runs compared: what differs, which prompts are paired, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

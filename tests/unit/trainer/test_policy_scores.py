@@ -1,7 +1,5 @@
 """Estimates over held-out prompts: what is averaged, left out and paired; best of n."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rubrics evolved on labels: a true improvement is found, and none in permuted ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NoReturn
 

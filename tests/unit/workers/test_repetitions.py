@@ -1,7 +1,5 @@
 """How a trace that goes in circles is known."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The command line as a fixture."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

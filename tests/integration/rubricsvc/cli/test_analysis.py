@@ -1,7 +1,5 @@
 """`rubricsvc jobs bestofn`: judges that are checks choose among samples, by a gold that is another check."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`judges audit` and `evolve`, each from end to end, with judges and models that answer by a rule."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

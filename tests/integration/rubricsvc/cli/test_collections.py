@@ -1,7 +1,5 @@
 """``collections`` and training on one's own documents."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

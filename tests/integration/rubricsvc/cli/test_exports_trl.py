@@ -1,7 +1,5 @@
 """TRL's SFT and DPO trainers load what `jobs export` writes, and take a step on it."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

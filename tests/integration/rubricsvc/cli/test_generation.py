@@ -1,7 +1,5 @@
 """``completions generate`` and ``rubrics generate``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

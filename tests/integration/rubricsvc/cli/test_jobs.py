@@ -1,7 +1,5 @@
 """``jobs`` from submit to export."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

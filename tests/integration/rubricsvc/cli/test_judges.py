@@ -1,7 +1,5 @@
 """``judges`` and ``agreement`` of a database."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`judges train`: a tiny model is trained on a small file of labels, examined, and added with its passport."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

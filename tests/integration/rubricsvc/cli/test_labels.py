@@ -1,7 +1,5 @@
 """``labels``, ``completions`` and ``graders``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signals and closed output of commands, and their workers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

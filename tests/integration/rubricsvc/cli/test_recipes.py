@@ -1,7 +1,5 @@
 """The recipes in miniature: every command and setting of theirs, with a tiny policy and as few steps as possible."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

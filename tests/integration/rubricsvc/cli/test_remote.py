@@ -1,7 +1,5 @@
 """Commands do at RUBRICSVC_URL what they do with a database of their own."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

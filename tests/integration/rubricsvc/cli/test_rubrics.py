@@ -1,7 +1,5 @@
 """``rubrics``: import, lint, test, analyse and fit."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

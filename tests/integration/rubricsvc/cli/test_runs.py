@@ -1,7 +1,5 @@
 """`runs start`, `show`, `list`, `stop` and `delete`: a tiny model is trained, and the judge answers at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

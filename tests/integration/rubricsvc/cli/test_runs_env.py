@@ -1,7 +1,5 @@
 """Runs in environments, with trackers and in outages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What ``runs start`` measures beside training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib.util import find_spec

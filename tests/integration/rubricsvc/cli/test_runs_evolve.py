@@ -1,7 +1,5 @@
 """`runs start` with [evolve]: a tiny model is trained, the proposer is behind a real socket, a person approves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

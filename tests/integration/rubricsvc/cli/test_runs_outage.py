@@ -1,7 +1,5 @@
 """`runs start` in a separate process while the judge's server is down: it pauses, goes on, and stops on Ctrl-C."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

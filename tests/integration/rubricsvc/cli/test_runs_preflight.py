@@ -1,7 +1,5 @@
 """`runs start` refuses a judge that was measured to be at chance: a tiny model, and judges that answer at once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

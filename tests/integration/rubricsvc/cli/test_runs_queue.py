@@ -1,7 +1,5 @@
 """`runs start` over Redis: scored by a worker of the same process where no other runs, else by the running ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`runs sweep`: a tiny model that learns to write the letter a, and a judge that looks for it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

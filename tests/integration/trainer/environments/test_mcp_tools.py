@@ -1,7 +1,5 @@
 """Tools of real MCP servers in an environment: over stdio and HTTP, and what happens when a server is lost."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

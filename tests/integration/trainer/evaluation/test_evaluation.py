@@ -1,7 +1,5 @@
 """Evaluations in a run, with baselines."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Whole audits of judges that answer by a rule: each rule is caught by the suites that are made for it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

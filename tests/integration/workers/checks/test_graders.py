@@ -1,7 +1,5 @@
 """The checks that OpenAI's string_check, text_similarity and python graders are."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

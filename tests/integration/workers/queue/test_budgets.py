@@ -1,7 +1,5 @@
 """Jobs with a budget, against a server that counts what it is asked: the cap holds, and what is left undone is told."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Workers reserve, pay, fall silent, come back and are killed, in any order: a job's money against a model of it."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import tempfile

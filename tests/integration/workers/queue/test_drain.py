@@ -1,7 +1,5 @@
 """The drainer, with engines that answer at once, slowly or wrongly, on real databases."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -1,7 +1,5 @@
 """The queue of a comparative judge: groups are judged whole, whoever holds which lease, and once where that can be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Slow and stuck calls over a real socket: they run side by side, block nobody, and end with their job."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A small job is divided among all running workers, over Redis."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

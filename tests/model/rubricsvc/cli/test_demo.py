@@ -1,7 +1,5 @@
 """The demo from end to end with the real model, and its folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Losses and their gradients."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

@@ -1,7 +1,5 @@
 """Prompts, their order and demonstrations; held-out prompts are apart by content, whatever their ids."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

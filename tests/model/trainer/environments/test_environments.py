@@ -1,7 +1,5 @@
 """Environments with leaks and notes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

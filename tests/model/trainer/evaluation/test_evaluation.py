@@ -1,7 +1,5 @@
 """Measures of evaluations and baselines with tools."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

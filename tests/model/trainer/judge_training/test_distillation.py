@@ -1,7 +1,5 @@
 """Distillation: a teacher's stored verdicts become soft targets, and a judge learns its probabilities."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

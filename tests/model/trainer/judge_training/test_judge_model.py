@@ -1,7 +1,5 @@
 """The rows of judge training against the engine that workers ask, and the training loop, on a tiny model."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from itertools import islice

@@ -1,7 +1,5 @@
 """Policies: tokens, attention and cache."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

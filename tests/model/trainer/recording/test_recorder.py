@@ -1,7 +1,5 @@
 """Runs of a tiny policy that are recorded, also while the database is away."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from threading import Event

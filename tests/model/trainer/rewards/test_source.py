@@ -1,7 +1,5 @@
 """Rewards of a function and of a judge in this process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Completions sampled from the embedded model."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 

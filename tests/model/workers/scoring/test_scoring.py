@@ -1,7 +1,5 @@
 """Scoring with the embedded model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

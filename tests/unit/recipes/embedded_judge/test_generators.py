@@ -1,7 +1,5 @@
 """Generators of questions with known answers."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The API over a fresh database, without sockets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any

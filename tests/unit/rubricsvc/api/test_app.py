@@ -1,7 +1,5 @@
 """The whole: what it declares, and that nothing sent to it makes it fall."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """``/v1/graders``, without a worker: what is refused, and what is kept. With one: see the integration tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Liveness, readiness, metrics, errors, who may call, and what a body must be."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

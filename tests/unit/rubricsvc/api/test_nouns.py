@@ -1,7 +1,5 @@
 """Completions, evolutions, labels, prompts, judges, pages, and imports of files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``/v1/rewards``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

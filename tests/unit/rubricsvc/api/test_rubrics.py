@@ -1,7 +1,5 @@
 """``/v1/rubrics``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi.testclient import TestClient

@@ -1,7 +1,5 @@
 """``/v1/runs``, and the client's methods on it."""
 
-from __future__ import annotations
-
 import pytest
 
 from rubricsvc import Client

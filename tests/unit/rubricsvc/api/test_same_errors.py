@@ -1,7 +1,5 @@
 """The service in this process and the client over HTTP: the same methods, and the same errors for the same requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

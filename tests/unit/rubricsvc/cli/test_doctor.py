@@ -1,7 +1,5 @@
 """`rubricsvc doctor`: results and fixes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

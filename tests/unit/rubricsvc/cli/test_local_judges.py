@@ -1,7 +1,5 @@
 """Judges with the embedded model or an adapter; the files' weights are no tensors, since nothing is loaded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

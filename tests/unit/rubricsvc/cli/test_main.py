@@ -1,7 +1,5 @@
 """Imports of `rubricsvc --help`, errors with hints and exit codes, options of imports, keys and the first database."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

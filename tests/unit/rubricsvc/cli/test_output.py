@@ -1,7 +1,5 @@
 """Options made of models, and what is printed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Literal

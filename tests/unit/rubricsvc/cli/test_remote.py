@@ -1,7 +1,5 @@
 """With RUBRICSVC_URL set, which commands work against a remote service, and which need the database itself."""
 
-from __future__ import annotations
-
 import dis
 import inspect
 from functools import cache

@@ -1,7 +1,5 @@
 """What a client rejects at construction: requests that cannot succeed would be repeated."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

@@ -1,7 +1,5 @@
 """Pages of Debian packages: of a small dpkg database."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

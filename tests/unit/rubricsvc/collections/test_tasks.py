@@ -1,7 +1,5 @@
 """Prompts with rubrics, made of a collection: what answers them is known, and their checks say so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The arithmetic of ``calculate_output`` and that it is nothing but arithmetic; estimates, shingles, comparisons."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Every formula against figures computed by hand from its source, and the laws that hold for all of them."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Coverage, vetoes, clips and null rewards, and the laws that hold for them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

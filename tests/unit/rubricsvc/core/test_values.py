@@ -1,7 +1,5 @@
 """Values and the messages of invalid ones; panels of judges."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """The errors of an invalid file, and files of records, for assertions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """CSV files: of criteria, and of completions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Formats of other projects: what is read of a small file of each, of published files, and errors with their places."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Invisible characters in files of rubrics, files of completions, and the data in shared/."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

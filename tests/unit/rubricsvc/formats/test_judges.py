@@ -1,7 +1,5 @@
 """Judge files, of which the documentation has every field, and passports."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

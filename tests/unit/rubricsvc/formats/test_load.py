@@ -1,7 +1,5 @@
 """Invalid files: the code, the position and the path of each error; the format of a file; files that are read once."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """OpenAI's graders as rubrics."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Examples of rubrics in our own YAML and JSON: short forms, and errors with their places."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Round trips of made-up rubrics through every format that can be written, in every container."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

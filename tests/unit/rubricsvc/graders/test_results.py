@@ -1,7 +1,5 @@
 """The flags of a grader run: every failure has its own, and none is a reward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Each rule on the criteria that were written for it; bench/bench_lint.py has those of the data sets."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.bench_lint import outcomes, own_cases

@@ -1,7 +1,5 @@
 """Rubrics analysed from recorded verdicts and labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

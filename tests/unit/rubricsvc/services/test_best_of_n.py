@@ -1,7 +1,5 @@
 """Best-of-n over jobs: which samples and gold scores are used, and what judges' curves are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Jobs and rubrics compared, from recorded verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

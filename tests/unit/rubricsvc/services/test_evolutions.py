@@ -1,7 +1,5 @@
 """Rubrics that evolve in the steps of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Weights fitted from recorded verdicts and labels, and stored as a version."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Files into the database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

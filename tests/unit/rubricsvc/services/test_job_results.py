@@ -1,7 +1,5 @@
 """The results of a job: sums over its criteria, and its extreme completions."""
 
-from __future__ import annotations
-
 import pytest
 
 from rubricsvc.core.judge import Judge

@@ -1,7 +1,5 @@
 """Which completions a job scores, its submission, the wait for it and its export."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reviews of rubric versions, and edits of one version by two people."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training runs and their evaluations recorded in a database, and read again."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Examples for trainers: which completions and pairs of a job are exported, and which are left out and counted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Metrics on arrays small enough to check by hand, and inputs without an estimate."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

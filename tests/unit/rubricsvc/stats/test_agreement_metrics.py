@@ -1,7 +1,5 @@
 """Metrics of the agreement report beside scikit-learn and SciPy, and on judges whose skill is known."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Curves that find a distortion that is known, on labels drawn from the truth."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

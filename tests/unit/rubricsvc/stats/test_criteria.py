@@ -1,7 +1,5 @@
 """Figures of criteria beside scipy and sums by hand; contributions and rewards beside those of `core.reward`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Divergence of proxy and gold: false alarms over whole clean runs, and power on hacked ones, by simulation."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from math import sqrt

@@ -1,7 +1,5 @@
 """Alarms of monitors: silent on steps that vary, raised by a change that lasts."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from math import sqrt

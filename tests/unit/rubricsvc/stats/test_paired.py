@@ -1,7 +1,5 @@
 """Intervals, rank correlations (against SciPy's), preference pairs; two rewards and people's scores."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

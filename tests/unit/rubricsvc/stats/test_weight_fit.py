@@ -1,7 +1,5 @@
 """Weights fitted to scores and preferences, beside scikit-learn and known truths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge

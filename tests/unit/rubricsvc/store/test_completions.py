@@ -1,7 +1,5 @@
 """Samples are stored once for each number; the best rollouts; what running workers receive and may claim."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Jobs that generate rubrics, in the store: submitted once, recorded under a valid lease, replies stored once."""
 
-from __future__ import annotations
-
 import pytest
 
 from rubricsvc.core.generation import GateFindings, Generation, ProbeReward, Provenance

@@ -1,7 +1,5 @@
 """What rubrics are generated from, as it is read from the database."""
 
-from __future__ import annotations
-
 import pytest
 
 from rubricsvc.core.generation import AuthoringTask, Generation, Specification

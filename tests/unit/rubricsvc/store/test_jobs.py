@@ -1,7 +1,5 @@
 """Jobs, what is said about them, and their items in the order of their rewards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Judges and what is stored with them, on both databases."""
 
-from __future__ import annotations
-
 import pytest
 
 from rubricsvc.core.audit import Audit, Rate, SuiteResult

@@ -1,7 +1,5 @@
 """Labels beside a judge's newest verdicts, on both databases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

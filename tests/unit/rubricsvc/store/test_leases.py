@@ -1,7 +1,5 @@
 """The lease table against a model of it, and the cases that a random walk would seldom meet."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """The migrations lead to the tables that the code has, and back."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

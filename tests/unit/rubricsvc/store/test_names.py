@@ -1,7 +1,5 @@
 """What a name refers to."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

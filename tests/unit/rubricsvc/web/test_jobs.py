@@ -1,7 +1,5 @@
 """The page of a job: what it holds, and hostile texts in it."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 from rubricsvc.core.judge import Judge

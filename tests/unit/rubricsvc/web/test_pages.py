@@ -1,7 +1,5 @@
 """Texts on pages, escaped and with what is hidden made visible; curves of a training run."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

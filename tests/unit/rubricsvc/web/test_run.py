@@ -1,7 +1,5 @@
 """The page of a training run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rubricsvc.core.prompt import Message, ToolCall

@@ -1,7 +1,5 @@
 """Research in a collection: what is shown, what is withheld, and what counts as opened."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

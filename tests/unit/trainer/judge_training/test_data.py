@@ -1,7 +1,5 @@
 """Data sets of labels and verdicts in the database, on both databases, and of files; splits and mixtures."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

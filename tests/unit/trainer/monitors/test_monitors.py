@@ -1,7 +1,5 @@
 """The monitors of a step, by hand-made completions, and what a monitor that raises does to the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

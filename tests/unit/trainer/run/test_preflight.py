@@ -1,7 +1,5 @@
 """The preflight: is the judge better than chance, what does the reward follow, and what is refused."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

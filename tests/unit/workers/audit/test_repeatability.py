@@ -1,7 +1,5 @@
 """The same questions again: which orders are asked, and what is computed from the answers."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from typing import Any

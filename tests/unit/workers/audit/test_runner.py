@@ -1,7 +1,5 @@
 """Hits and figures of a suite, and the file from which an interrupted audit resumes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

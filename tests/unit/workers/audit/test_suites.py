@@ -1,7 +1,5 @@
 """Built-in cases and attacks, plans, and reading suites."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The grounded method: research in a collection, and rubrics whose facts stand in its documents."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Rubrics read from replies, and faults planted into good completions."""
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
 from typing import Any

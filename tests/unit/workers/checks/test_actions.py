@@ -1,7 +1,5 @@
 """Checks of what a policy did: valid calls, and actions that it claims and no call did."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

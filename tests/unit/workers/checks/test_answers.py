@@ -1,7 +1,5 @@
 """Checks against a right answer: ``math``, ``json_schema``, ``similarity``, ``string``."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Each mark of cheating has cheats that it finds, and honest code that it does not mark."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.cheating_tasks import TASKS, honest

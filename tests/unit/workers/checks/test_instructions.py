@@ -1,7 +1,5 @@
 """IFEval's instructions: each with a text that follows and one that does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

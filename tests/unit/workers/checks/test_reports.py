@@ -1,7 +1,5 @@
 """Checks of reports on documents: the pages that they cite, what they mention, and what they copy."""
 
-from __future__ import annotations
-
 import pytest
 
 from rubricsvc.core.prompt import Completion, Document, Prompt

@@ -1,7 +1,5 @@
 """Questions to the HTTP engine, as its tests put them."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a comparative judge is shown and how its reply is read: nothing where it lost count."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

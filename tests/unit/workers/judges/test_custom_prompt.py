@@ -1,7 +1,5 @@
 """Criteria with custom prompts: the request, and parsing of the reply."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

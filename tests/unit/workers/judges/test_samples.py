@@ -1,7 +1,5 @@
 """Samples, thinking, quotes and repairs of a written judge, asked over a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """What is learned of a judge's server outlives a drain: each test runs several drains, as the tasks do."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

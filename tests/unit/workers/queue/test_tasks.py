@@ -1,7 +1,5 @@
 """What a worker's process keeps: who is worked for, and the database."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Groups of completions, and the judges that compare them in tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Criteria that are asked about each claim: which sentences are claims, what the judge sees, and the verdict."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -3,8 +3,6 @@
 Raise the ``VERSION`` of a mode, or the version of a check, where a digest here must change.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from rubricsvc.core.fingerprint import digest

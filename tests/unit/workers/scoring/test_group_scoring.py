@@ -1,7 +1,5 @@
 """Completions judged side by side: relative values, whatever the order, and of whom they are said."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

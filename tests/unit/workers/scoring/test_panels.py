@@ -1,7 +1,5 @@
 """Panels and cascades of judges on servers of their own, and of one panel in another."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Traces judged step by step: each look sees what came before and nothing after; values of steps and of the whole."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The download of the embedded model, killed half-way."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Where there is no sandbox no code is run, and no code is scored."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The sandbox holds: each test here tries to get out, or to take more than it may."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """The filter of system calls, in the sandbox."""
 
-from __future__ import annotations
-
 import errno
 import platform
 

@@ -1,7 +1,5 @@
 """Adapters that peft wrote for a tiny random model, merged without peft."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """Local models and their conversations."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

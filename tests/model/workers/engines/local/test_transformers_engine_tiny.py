@@ -1,7 +1,5 @@
 """The local engine on a tiny random model: every path but the weights is the real one."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

@@ -1,7 +1,5 @@
 """vLLM with a LoRA adapter: in a process of its own, so that no other test's model is in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

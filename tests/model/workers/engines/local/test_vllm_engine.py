@@ -1,7 +1,5 @@
 """vLLM in this process, for real: SmolLM2-135M on whatever device there is. `make test-vllm` runs these."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

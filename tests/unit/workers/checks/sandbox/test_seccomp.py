@@ -1,7 +1,5 @@
 """The filter of system calls: what it says, by a machine for it in Python, and what it does, in the sandbox."""
 
-from __future__ import annotations
-
 import errno
 import platform
 import struct

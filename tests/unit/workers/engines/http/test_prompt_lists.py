@@ -1,7 +1,5 @@
 """Readouts in lists of prompts, from a server that behaves like vLLM or SGLang; and what is done where it does not."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The limits of a server: concurrency, rates and Retry-After; and what opens and closes the circuit breaker."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
