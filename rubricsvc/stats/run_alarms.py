@@ -141,7 +141,7 @@ def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
 
 
 TOOL_WINDOW = 5
-"""Steps whose mean is compared; a run of fewer than twice as many has no trend."""
+"""Steps whose mean is compared; in a shorter run half of its steps, and at least three."""
 FEWER_CALLS = 0.5
 """Part of the largest share of episodes with a tool call that is left when the policy stops calling its tools."""
 TOOL_CHANGE = 0.2
@@ -161,10 +161,11 @@ def tool_alarms(steps: Steps) -> list[Alarm]:
     ):
         metric = f"tools/{name}_fraction"
         values = [(step["step"], step[metric]) for step in steps if step.get(metric) is not None]
-        windows = [values[end - TOOL_WINDOW : end] for end in range(TOOL_WINDOW, len(values) + 1)]
-        means = [(fmean(share for _, share in window), window[0][0], window[-1][0]) for window in windows]
-        if len(means) <= TOOL_WINDOW:
+        size = min(TOOL_WINDOW, len(values) // 2)
+        if size < 3:
             continue
+        windows = [values[end - size : end] for end in range(size, len(values) + 1)]
+        means = [(fmean(share for _, share in window), window[0][0], window[-1][0]) for window in windows]
         (best, *at), (last, *now) = max(means, key=lambda one: one[0]), means[-1]
         if last <= left * best and best - last >= TOOL_CHANGE:
             text = f"{what} fell from {best:.0%} (steps {at[0]} to {at[1]}) to {last:.0%} (steps {now[0]} to {now[1]})."

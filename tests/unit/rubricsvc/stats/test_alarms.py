@@ -74,7 +74,7 @@ def test_tool_alarms_are_silent_without_a_sustained_fall() -> None:
         [at / 40 for at in range(40)],
         [*[0.9] * 30, 0.0, *[0.9] * 9],
         [0.5] * 40,
-        [0.9] * 9,
+        *([0.9] * size for size in range(3, 12)),
     ]:
         assert tool_alarms(history(used, valid=[0.9] * len(used))) == []
 
@@ -90,6 +90,8 @@ def test_tool_alarms_report_calls_that_get_worse() -> None:
     (alarm,) = tool_alarms(history([0.9] * 30, valid))
     assert (alarm.sign, alarm.step) == ("malformed", 30)
     assert tool_alarms(history([0.9] * 30, valid[::-1])) == [], "they get better"
+    (alarm,) = tool_alarms(history([0.9] * 8, [0.98, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.58]))
+    assert (alarm.sign, alarm.step) == ("malformed", 8)
 
 
 def test_tool_alarms_report_steps_without_any_report() -> None:
