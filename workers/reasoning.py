@@ -6,9 +6,9 @@ A completion is stored whole; judges and checks see the answer after its reasoni
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.rubric import Rubric
 
 REASONING_MARKS = (
     ("<think>", "</think>"),
@@ -35,22 +35,28 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
     return text[: len(text) - len(answer)], answer
 
 
-def without_reasoning(rubric: Rubric, completion: Completion) -> Completion:
-    """Return the completion as judges and checks see it: itself where it has no reasoning between marks."""
-    marks = REASONING_MARKS if rubric.reasoning_marks is None else rubric.reasoning_marks
+def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = None) -> Completion:
+    """Return a completion as judges and checks see it: without reasoning between marks, by default `REASONING_MARKS`.
 
-    def answer(text: str) -> str:
+    Where no marks are ``given``, as an empty sequence, nothing is hidden: reasoning that came apart from the content of
+    a message is shown before it. A completion that is shown as it is stored is returned itself.
+    """
+    marks = REASONING_MARKS if given is None else given
+
+    def shown(text: str, reasoning: str | None) -> str:
         for opens, closes in marks:
             if opens in text or closes in text:
-                reasoning, rest = split_reasoning(text, opens, closes)
-                text = rest.lstrip() if reasoning else text
-        return text
+                thoughts, rest = split_reasoning(text, opens, closes)
+                text = rest.lstrip() if thoughts else text
+        opens, closes = REASONING_MARKS[0]
+        return text if marks or not reasoning else f"{opens}\n{reasoning}\n{closes}\n\n{text}"
 
-    text = answer(completion.text)
+    own = [one for one in completion.messages if one.role == "assistant"]
+    text = shown(completion.text, own[-1].reasoning if own else None)
     messages = tuple(
         one
-        if one.role != "assistant" or (own := answer(one.content)) == one.content
-        else one.model_copy(update={"content": own})
+        if one.role != "assistant" or (content := shown(one.content, one.reasoning)) == one.content
+        else one.model_copy(update={"content": content})
         for one in completion.messages
     )
     if (text, messages) == (completion.text, completion.messages):

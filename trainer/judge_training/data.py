@@ -27,6 +27,7 @@ from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, detect, stream
 from rubricsvc.services.local import LocalService
 from trainer.judge_training.config import DataConfig, FileData, JudgeTrainConfig, LabelData, SplitConfig, VerdictData
+from workers.reasoning import as_judged
 
 OpenService = Callable[[], LocalService | Client]
 PAGE = 200
@@ -359,4 +360,5 @@ def _examples(found: Iterable[JudgedCompletion], source: str, left_out: Counter[
             else:
                 targets.append(Target(criterion, value, levels=levels))
         if targets:
-            yield Example(one.prompt, one.completion, tuple(targets), source)
+            shown = as_judged(one.completion, one.rubric.reasoning_marks)
+            yield Example(one.prompt, shown, tuple(targets), source)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rubricsvc.core.base import storable
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas import NewCompletion, StoredCompletion
@@ -149,7 +149,9 @@ class CompletionSampler:
         for prompt_id, number, reply in replies:
             if isinstance(reply, Reply):
                 recorded = {**self.sampling, "sample": number, "truncated": reply.truncated}
-                completion = Completion(text=storable(reply.text), policy=self.policy, sampling=recorded)
+                text, thought = storable(reply.text), storable(reply.thinking)
+                said = (Message(role="assistant", content=text, reasoning=thought),) if thought else ()
+                completion = Completion(text=text, messages=said, policy=self.policy, sampling=recorded)
                 rows.append(NewCompletion(prompt_id=prompt_id, completion=completion))
                 result.truncated += reply.truncated
                 result.tokens += reply.usage.completion if reply.usage else 0.0

@@ -42,7 +42,7 @@ from workers.judges.calls import (
 )
 from workers.judges.voting import aggregate, as_votes
 from workers.placeholders import PlaceholderError
-from workers.reasoning import REASONING_MARKS, without_reasoning
+from workers.reasoning import REASONING_MARKS, as_judged
 from workers.repetitions import WORD, is_long, repetitions, words_of
 
 _VERSION = "4"
@@ -96,14 +96,15 @@ def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
 def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completion]) -> QuestionSet:
     """Return the questions about completions that are given together, in any order.
 
-    They are others where reasoning is hidden, since the judge sees another text then.
+    They are others where reasoning is hidden or added, since the judge sees another text then.
     """
     comparative = judge.mode == "comparative"
     group = digest(sorted(completion.digest for completion in completions)) if comparative else ""
     questions = questions_of(rubric, judge, group)
-    if all(without_reasoning(rubric, one) is one for one in completions):
+    if all(as_judged(one, rubric.reasoning_marks) is one for one in completions):
         return questions
-    how = digest("answer", _ANSWER_VERSION, rubric.reasoning_marks or REASONING_MARKS)
+    marks = REASONING_MARKS if rubric.reasoning_marks is None else rubric.reasoning_marks
+    how = digest("answer", _ANSWER_VERSION, marks)
     return QuestionSet({key: digest(how, name) for key, name in questions.fingerprints.items()})
 
 
@@ -262,7 +263,7 @@ async def score(
     All judged criteria go to the engine in one request, so that it reads the completion once. ``known`` verdicts, by
     criterion, are returned as they are, and are not asked for again.
     """
-    questions, shown = group_questions(rubric, judge, [completion]), without_reasoning(rubric, completion)
+    questions, shown = group_questions(rubric, judge, [completion]), as_judged(completion, rubric.reasoning_marks)
     answered = questions.answered(known)
     new = await _checked(rubric, prompt, shown, answered)
     new += await _judged(engine, judge, rubric, prompt, shown, answered=answered)
@@ -270,16 +271,17 @@ async def score(
 
 
 def _on_whole(verdicts: Sequence[Verdict], completion: Completion, shown: Completion) -> list[Verdict]:
-    """Return verdicts on the shown end of a completion with their quotes located in all of it, and a note."""
+    """Return verdicts on what was shown of a completion with their quotes located in its text, and a note."""
     if not (hidden := len(completion.text) - len(shown.text)):
         return [*verdicts]
 
     def located(quote: Evidence) -> Evidence:
         if quote.start is None or quote.end is None:
             return quote
-        return quote.model_copy(update={"start": quote.start + hidden, "end": quote.end + hidden})
+        places = (quote.start + hidden, quote.end + hidden) if quote.start + hidden >= 0 else (None, None)
+        return quote.model_copy(update=dict(zip(("start", "end"), places, strict=True)))
 
-    note = f"{hidden} characters of reasoning were not shown"
+    note = f"{abs(hidden)} characters of reasoning were {'not shown' if hidden > 0 else 'shown too'}"
     return [
         one.model_copy(update={"evidence": tuple(map(located, one.evidence)), "detail": join_notes(one.detail, note)})
         for one in verdicts
@@ -305,7 +307,7 @@ async def score_group(
     if judge.mode != "comparative":
         return await asyncio.gather(*(score(engine, judge, rubric, prompt, one, known=had) for one, had in each))
     questions = group_questions(rubric, judge, completions)
-    shown = [without_reasoning(rubric, completion) for completion in completions]
+    shown = [as_judged(completion, rubric.reasoning_marks) for completion in completions]
     each = zip(shown, before, strict=True)
     checked = await asyncio.gather(*(_checked(rubric, prompt, one, questions.answered(had)) for one, had in each))
     answered = questions.answered(frozenset[str]().union(*before).intersection(*before))
@@ -450,7 +452,7 @@ class GroupComparison:
         self.engine, self.judge, self.rubric, self.prompt, self.answered = engine, judge, rubric, prompt, answered
         self.criteria = [c for c in rubric.criteria if not (c.check or c.key in answered or c.asked_alone)]
         whole = judge.effective_comparison.traces
-        shown = [without_reasoning(rubric, completion) for completion in completions]
+        shown = [as_judged(completion, rubric.reasoning_marks) for completion in completions]
         cleaned = [clean(completion.full_text if whole else completion.text) for completion in shown]
         seed = digest(sorted(completion.digest for completion in completions))
         order = {text: digest(seed, text.text) for text in cleaned}

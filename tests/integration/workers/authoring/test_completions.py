@@ -76,6 +76,11 @@ def test_sampler_stores_each_sample_with_its_sampling(each_db: Database) -> None
         value = completions.get(session, 1).value
     expected = {"model": "scripted", "max_tokens": 50, "seed": 10, "top_p": 1.0, "temperature": 0.7, "truncated": True}
     assert (value.policy, value.text, expected.items() <= value.sampling.items()) == ("p", "the same text", True)
+    with scripted_server(chat({"content": "Two.", "reasoning_content": "1 + 1"}, "stop")) as server:
+        assert sample(each_db, server, ids[:1], n=1, temperature=0.1).stored == 1
+    with each_db.read() as session:
+        (thought,) = completions.get(session, 12).value.messages
+    assert (thought.content, thought.reasoning) == ("Two.", "1 + 1")
 
 
 def chat(message: dict[str, Any], finish_reason: str) -> ScriptedReply:

@@ -14,7 +14,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine, agreeable
 from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Question, Reply
-from workers.reasoning import without_reasoning
+from workers.reasoning import as_judged
 from workers.scoring.completions import score
 from workers.scoring.reward_changes import people_agreement, ranks
 
@@ -63,10 +63,14 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         ("Paris.", "Paris."),
     ]:
         messages = ({"role": "assistant", "content": text},)
-        shown = without_reasoning(RUBRIC, Completion.model_validate({"messages": messages}))
+        shown = as_judged(Completion.model_validate({"messages": messages}))
         assert (shown.text, shown.messages[0].content) == (answer, answer), text
-    own = RUBRIC.model_copy(update={"reasoning_marks": (("<a>", "</a>"),)})
-    assert without_reasoning(own, Completion(text="<a>Paris?</a>Lyon.")).text == "Lyon."
+    assert as_judged(Completion(text="<a>Paris?</a>Lyon."), (("<a>", "</a>"),)).text == "Lyon."
+    message = {"role": "assistant", "content": "Lyon.", "reasoning": "Paris?"}
+    apart = Completion.model_validate({"messages": (message, {"role": "user", "content": "So?"}, message)})
+    assert as_judged(apart) is apart
+    whole = as_judged(apart, ())
+    assert {whole.text, whole.messages[0].content, whole.messages[2].content} == {"<think>\nParis?\n</think>\n\nLyon."}
     marked = Completion(text="<think>Because of that, and more than nine words are in it.</think>Because.")
     for rubric, hidden in ((RUBRIC, True), (RUBRIC.model_copy(update={"reasoning_marks": ()}), False)):
         engine = InstantEngine(remember=5)
@@ -76,11 +80,17 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
 
     class Quoting:
         async def ask(self, request: EngineRequest) -> list[Reply]:
-            found = {"rationale": "So.", "evidence": ["Because."], "verdict": "yes"}
+            quotes = [quote for quote in ("Because.", "Hm, hm.") if quote in request.shared]
+            found = {"rationale": "So.", "evidence": quotes, "verdict": "yes"}
             return [Reply(json.dumps({"verdicts": [{"criterion": key, **found} for key in ("C1", "C2")]}))]
 
     first, *_ = asyncio.run(score(Quoting(), WRITTEN, RUBRIC, PROMPT, marked))  # type: ignore[arg-type]
     assert [marked.text[quote.start : quote.end] for quote in first.evidence] == ["Because."], first
+    message = {"role": "assistant", "content": "Because.", "reasoning": "Hm, hm."}
+    rubric, thoughts = RUBRIC.model_copy(update={"reasoning_marks": ()}), Completion.model_validate(message)
+    first, *_ = asyncio.run(score(Quoting(), WRITTEN, rubric, PROMPT, thoughts))  # type: ignore[arg-type]
+    assert [(quote.quote, quote.start) for quote in first.evidence] == [("Because.", 0), ("Hm, hm.", None)], first
+    assert "reasoning were shown too" in (first.detail or "")
 
 
 @pytest.mark.parametrize("judge", [JUDGE, WRITTEN])

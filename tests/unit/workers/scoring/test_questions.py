@@ -98,10 +98,12 @@ def test_comparative_question_holds_the_group_and_its_checks_do_not() -> None:
 
 def test_question_is_another_where_reasoning_is_hidden() -> None:
     plain, thinking = Completion(text="Yes."), Completion(text="<think>No?</think>Yes.")
+    apart = Completion.model_validate({"role": "assistant", "content": "Yes.", "reasoning": "No?"})
     whole = RUBRIC.model_copy(update={"reasoning_marks": ()})
     for judge in (JUDGE, PAIR_CALLS):
         assert group_questions(RUBRIC, judge, [plain]) == questions_of(RUBRIC, judge)
         assert group_questions(whole, judge, [thinking]) == questions_of(RUBRIC, judge)
+        assert group_questions(whole, judge, [apart]) != group_questions(RUBRIC, judge, [apart])
         hidden = group_questions(RUBRIC, judge, [thinking]).fingerprints
         assert differing(asked(RUBRIC, judge), hidden) == set(asked(RUBRIC))
     assert group_questions(RUBRIC, COMPARE, [plain, thinking]) != group_questions(whole, COMPARE, [plain, thinking])
