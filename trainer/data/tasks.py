@@ -25,8 +25,8 @@ MAX_LISTED = 20
 class Task:
     """A prompt, and the rubric that its completions are scored by.
 
-    ``name`` is the prompt's id where it comes from, and ``domain`` its part of a mixture. ``demonstrations`` are
-    completions to learn from (`trainer.data.demonstrations`).
+    ``name`` is the prompt's id where it comes from, ``rubric_name`` the rubric's, and ``domain`` its part of a mixture.
+    ``demonstrations`` are completions to learn from (`trainer.data.demonstrations`).
     """
 
     prompt: Prompt
@@ -34,6 +34,7 @@ class Task:
     name: str = field(default="", compare=False)
     domain: str = ""
     demonstrations: tuple[Completion, ...] = field(default=(), compare=False)
+    rubric_name: str = field(default="", compare=False)
 
     @property
     def digests(self) -> list[str]:
@@ -45,7 +46,7 @@ class Task:
 def tasks_of(records: Iterable[Record]) -> list[Task]:
     """Return the tasks of the records that have a prompt and a rubric."""
     return [
-        Task(one.prompt, one.rubric, one.id or one.name)
+        Task(one.prompt, one.rubric, one.id or one.name, rubric_name=one.name)
         for one in records
         if one.prompt is not None and one.rubric is not None
     ]
