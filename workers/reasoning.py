@@ -48,8 +48,7 @@ def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = 
             if opens in text or closes in text:
                 thoughts, rest = split_reasoning(text, opens, closes)
                 text = rest.lstrip() if thoughts else text
-        opens, closes = REASONING_MARKS[0]
-        return text if marks or not reasoning else f"{opens}\n{reasoning}\n{closes}\n\n{text}"
+        return text if marks or not reasoning else f"<think>\n{reasoning}\n</think>\n\n{text}"
 
     own = [one for one in completion.messages if one.role == "assistant"]
     text = shown(completion.text, own[-1].reasoning if own else None)

@@ -100,7 +100,7 @@ BUDGETS = {
     "trainer/policies": 1_600,
     "trainer/environments": 1_300,
     "trainer/monitors": 500,
-    "trainer/judge_training": 1_430,
+    "trainer/judge_training": 1_440,
     "trainer/integrations": 500,
     "trainer": 10_970,
     "migrations": 300,

@@ -360,5 +360,4 @@ def _examples(found: Iterable[JudgedCompletion], source: str, left_out: Counter[
             else:
                 targets.append(Target(criterion, value, levels=levels))
         if targets:
-            shown = as_judged(one.completion, one.rubric.reasoning_marks)
-            yield Example(one.prompt, shown, tuple(targets), source)
+            yield Example(one.prompt, as_judged(one.completion, one.rubric.reasoning_marks), tuple(targets), source)

@@ -276,10 +276,9 @@ def _on_whole(verdicts: Sequence[Verdict], completion: Completion, shown: Comple
         return [*verdicts]
 
     def located(quote: Evidence) -> Evidence:
-        if quote.start is None or quote.end is None:
-            return quote
-        places = (quote.start + hidden, quote.end + hidden) if quote.start + hidden >= 0 else (None, None)
-        return quote.model_copy(update=dict(zip(("start", "end"), places, strict=True)))
+        if quote.start is None or quote.end is None or quote.start + hidden < 0:
+            return Evidence(quote=quote.quote)
+        return quote.model_copy(update={"start": quote.start + hidden, "end": quote.end + hidden})
 
     note = f"{abs(hidden)} characters of reasoning were {'not shown' if hidden > 0 else 'shown too'}"
     return [
