@@ -86,12 +86,7 @@ class Collection(AbstractContextManager["Collection"]):
     """An open collection. Use it from one thread at a time, in a ``with`` block."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Open the collection of this name in a folder.
-
-        Raises:
-            NotFoundError: There is none of that name.
-            InvalidError: Its file is no collection, or one of another version.
-        """
+        """Open a collection; a NotFoundError without it, an InvalidError if its file is none or of another version."""
         self.name, path = name, path_of(folder, name, exists=True)
         with sqlite_errors(name):
             self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
@@ -113,8 +108,7 @@ class Collection(AbstractContextManager["Collection"]):
     @property
     def info(self) -> CollectionInfo:
         """What the collection has."""
-        query = "SELECT count(*), coalesce(sum(characters), 0) FROM documents"
-        ((documents, characters),) = self._rows(query)
+        ((documents, characters),) = self._rows("SELECT count(*), coalesce(sum(characters), 0) FROM documents")
         ((links,),) = self._rows("SELECT count(*) FROM (SELECT DISTINCT document, start FROM links)")
         source, added = self._about["source"], self._about["added"]
         return CollectionInfo(self.name, documents, characters, links, self.digest, source, added)
@@ -139,11 +133,7 @@ class Collection(AbstractContextManager["Collection"]):
         return [part for *_, part in sorted(found)]
 
     def open(self, id_: str) -> Page:
-        """Return a document.
-
-        Raises:
-            NotFoundError: There is none of this id.
-        """
+        """Return a document; a NotFoundError if there is none of this id."""
         rows = self._rows("SELECT number, title, place FROM documents WHERE id = ?", (id_,))
         if not rows:
             hint = f"search for it: rubricsvc collections search {self.name} QUERY"
@@ -237,7 +227,6 @@ CREATE VIRTUAL TABLE parts USING fts5(
     title, text, tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
 );
 """
-_BRACKETS = re.compile(r"[\[\]]")
 
 
 @dataclass
@@ -260,7 +249,7 @@ def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
     """Insert a document, or say what is wrong with it."""
     problem = "" if page.text.strip() else "the document has no text"
     row = db.execute("SELECT place FROM documents WHERE id = ?", (page.id,)).fetchone()
-    if not page.id.strip() or not page.id.isprintable() or _BRACKETS.search(page.id):
+    if not page.id.strip() or not page.id.isprintable() or {"[", "]"} & {*page.id}:
         problem = f"the id {cut(repr(page.id), 80)} is blank, or has brackets or characters that cannot be printed"
     elif len(page.id) > MAX_NAME_LENGTH:
         problem = f"the id has {len(page.id)} characters, expected {MAX_NAME_LENGTH} at most: {cut(page.id, 80)}"
@@ -299,17 +288,11 @@ def add(
 ) -> CollectionInfo:
     """Make a collection of pages, as a whole or not at all. Links to documents that do not exist are left out.
 
-    Args:
-        folder: Folder of all collections; it is created if need be.
-        name: Letters, digits, ``-`` and ``_``.
-        pages: The documents.
-        faults: Has what could not be read, and gets what cannot be added.
-        source: Where the documents come from, in words.
-        replace: Replace a collection of that name.
-        skip_invalid: Leave out what has faults.
+    The folder is created if need be. ``faults`` has what could not be read, and gets what cannot be added;
+    ``skip_invalid`` leaves these out. ``source`` says in words where the documents come from.
 
     Raises:
-        ConflictError: There is a collection of that name.
+        ConflictError: There is a collection of that name, and it is not to be replaced.
         InvalidError: The name is invalid, or documents have faults and are not to be skipped.
     """
     path = path_of(folder, name, exists=None if replace else False)
@@ -349,13 +332,7 @@ def delete(folder: Path, name: str) -> None:
 
 
 def path_of(folder: Path, name: str, *, exists: bool | None = None) -> Path:
-    """Return the file of a collection.
-
-    Raises:
-        NotFoundError: It should exist, and does not.
-        ConflictError: It should not exist, and does.
-        InvalidError: The name cannot be that of a file.
-    """
+    """Return the file of a collection; a NotFoundError or a ConflictError unless it ``exists`` as is expected."""
     if not _NAME.fullmatch(name):
         hint = "expected letters, digits, - and _, at most 100"
         raise InvalidError(f"invalid name of a collection: {name!r}", hint=hint, path="collection")

@@ -56,10 +56,7 @@ class Pages(NamedTuple):
 def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pages:
     """Return the pages at a path, which are read one by one. What cannot be read is added to the faults.
 
-    Args:
-        path: A folder, whose files with other endings and whose hidden files are left out; or a file.
-        faults: Gets what cannot be read.
-        encoding: Of files that do not name theirs.
+    Hidden files of a folder, and those with other endings, are left out. Files may name another ``encoding``.
     """
     try:
         codecs.lookup(encoding)
@@ -114,9 +111,8 @@ def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
         raise ValueError(f"names the unknown encoding {named or encoding!r}") from None
     except UnicodeDecodeError as error:
         found = " ".join(f"0x{byte:02X}" for byte in data[error.start : error.start + 1])
-        raise ValueError(
-            f"is not {error.encoding}: {found} at byte {error.start}; name its encoding with --encoding"
-        ) from None
+        message = f"is not {error.encoding}: {found} at byte {error.start}; name its encoding with --encoding"
+        raise ValueError(message) from None
 
 
 def _page(id_: str, text: str, place: str, *, html: bool) -> Page:
@@ -324,17 +320,14 @@ class HtmlText(HTMLParser):
 _INDEX = re.compile(r"(?:genindex(?:-.+)?|bookindex|keyword_index)")
 _NO_DOCUMENT = re.compile(r"(?:search|py-modindex|doclist|doc_keyword_crossref|(?:book)?toc)")
 _SPHINX_TITLE = re.compile(r" [—-] [^—]* documentation$")
-_NUMBER = re.compile(r"(?:(?:Chapter|Appendix|Part) )?(?:[A-Z]|[IVXLC]+|\d+)(?:\.\d+)*\. (?=\S)")
+_NUMBER = re.compile(r"\A(?:(?:Chapter|Appendix|Part) )?(?:[A-Z]|[IVXLC]+|\d+)(?:\.\d+)*\. (?=\S)")
 _QUERY = "${db:Status-Status}\t${Package}\n"
 
 
 def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pages:
     """Return the pages of a package, which are read one by one. What cannot be read is added to the faults.
 
-    Args:
-        package: Its name, or that without its version: ``postgresql-doc`` is the newest ``postgresql-doc-15``.
-        faults: Gets what cannot be read.
-        encoding: Of pages that do not name theirs.
+    Its name may be without the version: ``postgresql-doc`` is the newest ``postgresql-doc-15``.
     """
     files = _html_of(package)
     root = Path(os.path.commonpath([file.parent for file in files]))
@@ -361,10 +354,7 @@ def _pages(
     for page in read_files(documents, root, faults, encoding):
         id_ = _without_ending(page.id)
         links = tuple(link._replace(target=_without_ending(link.target)) for link in page.links)
-        title = (
-            _SPHINX_TITLE.sub("", page.title[number.end() if (number := _NUMBER.match(page.title)) else 0 :])
-            or page.title
-        )
+        title = _SPHINX_TITLE.sub("", _NUMBER.sub("", page.title)) or page.title
         yield replace(page, id=id_, title=title, links=links, terms=tuple(terms.get(id_, ())))
 
 
@@ -388,18 +378,14 @@ def _html_of(package: str) -> list[Path]:
 
 def _dpkg(*arguments: str) -> str:
     try:
-        done = subprocess.run(  # noqa: S603 - no shell, and names are of installed packages
-            ["dpkg-query", *arguments],  # noqa: S607 - Debian's, on the path
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        # no shell, and names are of installed packages; dpkg-query is Debian's, on the path
+        command = ["dpkg-query", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
     except OSError as error:
         hint = "name a folder of HTML: rubricsvc collections add NAME PATH"
         raise UnavailableError("this machine has no dpkg-query", hint=hint) from error
     except subprocess.CalledProcessError as error:
         raise UnavailableError(f"dpkg-query failed: {error.stderr.strip()}", hint="dpkg --audit") from error
-    return done.stdout
 
 
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")

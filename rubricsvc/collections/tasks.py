@@ -37,11 +37,9 @@ OnPage = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Task:
-    """A prompt with its rubric.
+    """A prompt with its rubric. ``pages`` are ids of the documents that answer it: alternatives together.
 
-    Attributes:
-        pages: Ids of the documents that answer it: alternatives together.
-        source: Id of a document that the prompt shows without its links, and that is not attached to it.
+    ``source`` is the id of a document that the prompt shows without its links, and that is not attached to it.
     """
 
     id: str
@@ -241,9 +239,8 @@ def changes(library: Library, rng: random.Random) -> Iterator[Task]:
             terms: list[JsonValue] = [*dict.fromkeys(term for note in notes for term in _CODE.findall(note))]
             if terms:
                 check = Check(name="mentions", args={"terms": terms})
-                stated.append(
-                    Criterion(key="terms", text=f"Names {', '.join(map(str, terms))}.", weight=2.0, check=check)
-                )
+                text = f"Names {', '.join(map(str, terms))}."
+                stated.append(Criterion(key="terms", text=text, weight=2.0, check=check))
             wrong = f"Presents a change as one of version {version} that its note says is of another version."
             criteria = (
                 *stated,
@@ -335,18 +332,10 @@ def synthesize(
     seed: int = 0,
     on_page: OnPage = lambda _done, _total: None,
 ) -> Iterator[Task]:
-    """Yield tasks of a collection, the same ones for the same seed.
+    """Yield tasks of a collection, up to ``limit`` for each capability, the same ones for the same seed.
 
     A task is left out if its prompt or one of its criteria addresses a model: they may quote a document, and the policy
-    and a judge read them.
-
-    Args:
-        collection: The collection.
-        capabilities: What the tasks ask for.
-        limit: Maximum number of tasks for each capability.
-        documents: Documents that are attached to each prompt: those that answer it, and others that are like them.
-        seed: Seed of the choice.
-        on_page: Receives how many pages of how many a capability has read.
+    and a judge read them. So many ``documents`` are attached to each prompt: those that answer it, and similar ones.
     """
     library, prompts = Library(collection, on_page), set[str]()
 

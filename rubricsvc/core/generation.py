@@ -146,16 +146,10 @@ class Contrast:
 class AuthoringTask:
     """What a rubric is written for, and what it may be written from and tried on.
 
-    Attributes:
-        prompt: The prompt.
-        references: Reference answers: the prompt's own, and completions of the policy that the settings name.
-        own: A completion of the prompt.
-        other: A reference or completion of another prompt.
-        labelled: Completions of the prompt with the mean of their overall labels.
-        contrast: For the method contrastive; None where no completion is better than another.
-        trajectories: For the method traces, with the mean of their overall labels or their reward where they have one.
-        specification: For the method principles, with its text.
-        collections_dir: Folder of the collections of documents on this machine, for the method grounded.
+    ``references`` are the prompt's own, and completions of the policy that the settings name; ``own`` is a completion
+    of the prompt, ``other`` a reference or completion of another one. ``labelled`` completions have the mean of their
+    overall labels; ``trajectories`` (method traces) that or their reward, where they have one. ``contrast`` is None
+    where no completion is better than another. ``collections_dir`` is a folder on this machine (method grounded).
     """
 
     prompt: Prompt

@@ -375,11 +375,7 @@ def reward(
 
 
 def raw_reward(rubric: Rubric, judged: Values, how: Formula) -> RawReward:
-    """Return the reward of these values before the veto and the clip.
-
-    Raises:
-        FormulaError: The formula has no value for them.
-    """
+    """Return the reward of these values before the veto and the clip; a FormulaError if the formula has none."""
     raw = how.compute(rubric, judged)
     value, contributions = (math.fsum(raw.values()), raw) if isinstance(raw, dict) else raw
     if not math.isfinite(value):
@@ -454,12 +450,9 @@ def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage:
 class Contribution:
     """One criterion's part in the reward of a completion, before the veto and the clip.
 
-    Attributes:
-        verdict: None where the criterion has none.
-        contribution: What it added. None without a reward, or if it was not judged.
-        gain: How much higher the reward would be if the value of this criterion alone were the best on
-            its scale, at least 0. None without a reward, or if it was not judged.
-        vetoes: Whether it is the required criterion that took the reward down to 0.
+    ``contribution`` is what it added, and ``gain``, at least 0, how much higher the reward would be if the value of
+    this criterion alone were the best on its scale; both are None without a reward, or if it was not judged. ``vetoes``
+    is whether it is the required criterion that took the reward down to 0.
     """
 
     criterion: Criterion
@@ -496,9 +489,6 @@ def contributions(
                 with suppress(FormulaError):  # such as a division by zero in an expression
                     best = max(best, raw_reward(rubric, values | {key: value}, how)[0])
             gain = best - now
-        parts.append(
-            Contribution(
-                criterion, by_key.get(key), result.contributions.get(key), gain, vetoes=key == result.vetoed_by
-            )
-        )
+        added, vetoes = result.contributions.get(key), key == result.vetoed_by
+        parts.append(Contribution(criterion, by_key.get(key), added, gain, vetoes))
     return parts

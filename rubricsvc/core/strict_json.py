@@ -46,11 +46,7 @@ class JsonError(ValueError):
 
 
 def parse(text: str, *, max_values: int | None = None) -> Any:
-    """Return the plain data of a JSON text.
-
-    Args:
-        text: the JSON text.
-        max_values: how many keys and values the text may have, counted before it is decoded.
+    """Return the plain data of a JSON text of up to ``max_values`` keys and values, counted before it is decoded.
 
     Raises:
         JsonError: the text is invalid, cannot be stored or has too many values.

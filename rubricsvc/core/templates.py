@@ -95,10 +95,9 @@ class ExpressionError(ValueError):
 
 
 def check_expression(text: str, names: Collection[str]) -> Evaluate:
-    """Return the function of ``text``. It raises an ArithmeticError or a ValueError where a part has no finite value.
+    """Return the function of ``text``; an ExpressionError if it is no expression over ``names``.
 
-    Raises:
-        ExpressionError: It is not an expression over ``names``.
+    The function raises an ArithmeticError or a ValueError where a part has no finite value.
     """
     if len(text) > _MAX_EXPRESSION:
         raise ExpressionError(f"the expression has {len(text)} characters; at most {_MAX_EXPRESSION} are allowed")

@@ -28,15 +28,9 @@ _PROBES = 3
 
 @dataclass(frozen=True, slots=True)
 class VerdictMatrix:
-    """N completions and C criteria.
+    """The ids, prompts, stored rewards and lengths in characters [N] of N completions, and of C criteria.
 
-    Attributes:
-        completions: Ids [N].
-        prompts: Ids [N] of their prompts.
-        rewards: Stored rewards [N], NaN where there is none.
-        lengths: Characters [N].
-        values: Values of the verdicts [N, C], NaN where there is none.
-        failed: Failed verdicts [C]; ``abstained`` those without a finding.
+    ``values`` [N, C] are those of the verdicts. NaN is no reward or value; ``failed`` and ``abstained`` [C] are counts.
     """
 
     rubric_id: int
@@ -74,9 +68,8 @@ def centred(values: Floats, groups: NDArray[Any]) -> Floats:
 def within_groups(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return how far values vary among the completions of one prompt: what a policy can learn from.
 
-    Returns:
-        The variance [C], pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); and the share [C] of the groups
-        with two or more values in which they are not all the same. Both are NaN without such groups.
+    It is the variance [C], pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); and the share [C] of the
+    groups with two or more values in which they are not all the same. Both are NaN without such groups.
     """
     squares, counts, _ = group_sums(centred(values, groups) ** 2, groups)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -144,8 +137,7 @@ def contribution_matrix(rubric: Rubric, values: Floats) -> Floats:
     keys, formula = [one.key for one in rubric.criteria], formula_for(rubric, rubric.formula)
     judged = ~np.isnan(values)
     if len(values) > _PROBES + 2 and judged.all() and (found := affine(rubric)) is not None:
-        base, slopes = found
-        return np.asarray(base + slopes * values, float)
+        return np.asarray(found[0] + found[1] * values, float)
     distinct, row_of = np.unique(np.where(judged, values, -1.0), axis=0, return_inverse=True)
     each = np.full(distinct.shape, np.nan)
     for number, row in enumerate(distinct.tolist()):

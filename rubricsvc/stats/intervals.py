@@ -59,14 +59,10 @@ def percentile_interval(samples: Sequence[float] | Floats) -> tuple[float, float
 def bootstrap(
     measure: Callable[[Ints], Mapping[str, float]], clusters: NDArray[Any], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Estimate]:
-    """Return estimates by name, with the percentile intervals of a bootstrap that draws whole clusters.
+    """Return estimates by name, with the percentile intervals of a bootstrap that draws whole ``clusters`` [N].
 
-    Args:
-        measure: Returns the values by name of some rows (numbers, each as often as it was drawn), without those that
-            these rows do not allow.
-        clusters: What is independent [N], of each row.
-        resamples: Number of draws.
-        seed: Seed of the draws.
+    ``measure`` returns the values by name of some rows (numbers, each as often as it was drawn), without those that
+    these rows do not allow.
     """
     samples: dict[str, list[float]] = defaultdict(list)
     for rows in cluster_draws(clusters, resamples, seed):
@@ -74,11 +70,10 @@ def bootstrap(
             samples[name].append(value)
     size, found = len(np.unique(clusters)), dict[str, Estimate]()
     for name, value in measure(np.arange(len(clusters))).items():
-        drawn = f"{len(samples[name])} of {resamples} draws from {size} prompts have an estimate"
         if len(samples[name]) >= MIN_DRAWS:
             found[name] = Estimate(value, *percentile_interval(samples[name]))
-        elif size < MIN_CLUSTERS:
-            found[name] = Estimate(value, null_reason=f"{NO_INTERVAL}{size}")
-        else:
-            found[name] = Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
+            continue
+        drawn = f"{len(samples[name])} of {resamples} draws from {size} prompts have an estimate"
+        reason = f"{drawn}; an interval needs {MIN_DRAWS}" if size >= MIN_CLUSTERS else f"{NO_INTERVAL}{size}"
+        found[name] = Estimate(value, null_reason=reason)
     return found

@@ -12,9 +12,8 @@ from math import comb
 def concordance(group: Sequence[tuple[float, float]]) -> tuple[int, int, int]:
     """Count the pairs of a group that two rankings order alike, with O(n log n) comparisons (Knight 1966, JASA 61).
 
-    Returns:
-        Concordant pairs less the discordant ones; the pairs that the first ranking does not tie; those that the second
-        does not. Insertions into a list move O(n²) entries in all.
+    Return the concordant pairs less the discordant ones; the pairs that the first ranking does not tie; those that the
+    second does not. Insertions into a list move O(n²) entries in all.
     """
     tied_first, tied_second, tied_both = (
         sum(comb(count, 2) for count in Counter(values).values())

@@ -86,14 +86,9 @@ def analysis(
     agreement: Mapping[str, CriterionAgreement],
     overall: Sequence[tuple[int, str, float]],
 ) -> RubricAnalysis:
-    """Return the analysis of a rubric version.
+    """Return the analysis of a rubric version by the verdicts of a judge (of a job, if it is one).
 
-    Args:
-        judge: Name of the judge.
-        matrix: Its verdicts.
-        job_id: The job that scored them, if it is one.
-        agreement: Its agreement with people's labels, by criterion key.
-        overall: People's overall scores: (completion id, person, score).
+    Its ``agreement`` with people's labels is by criterion key; ``overall`` has (completion id, person, score).
     """
     values, prompts, independent = matrix.values, matrix.prompts, matrix.independent
     groups = np.unique(prompts, return_counts=True)[1]
@@ -130,9 +125,8 @@ def _criteria(
 ) -> tuple[CriterionStatistics, ...]:
     values, size, prompts = matrix.values, len(matrix.completions), matrix.prompts
     place_of = {id_: row for row, id_ in enumerate(matrix.completions.tolist())} if overall else {}
-    pairs = preference_pairs(
-        ((place_of[id_], person, score) for id_, person, score in overall if id_ in place_of), prompts
-    )
+    scores = ((place_of[id_], person, score) for id_, person, score in overall if id_ in place_of)
+    pairs = preference_pairs(scores, prompts)
     edge = criteria.mean_estimates(differences(values, pairs), matrix.independent[pairs[:, 0]])
     means = criteria.mean_estimates(values, matrix.independent)
     reached = np.where(np.isnan(values), np.nan, values >= 0.5)
@@ -149,7 +143,7 @@ def _criteria(
         saturated: Literal["met", "not met"] | None = None
         if n >= MIN_VERDICTS and share is not None and not 1 - SATURATED < share < SATURATED:
             saturated = "met" if share >= SATURATED else "not met"
-        one = CriterionStatistics(
+        statistics = CriterionStatistics(
             key=criterion.key,
             text=criterion.text,
             weight=criterion.weight,
@@ -169,7 +163,7 @@ def _criteria(
             agreement={name: one for name, one in labels.metrics.items() if one.value is not None} if labels else {},
             edge=edge[place] if edge[place].value is not None else None,
         )
-        found.append(one)
+        found.append(statistics)
     return tuple(found)
 
 

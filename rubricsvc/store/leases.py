@@ -235,7 +235,7 @@ def claim(
 
     With ``whole_groups``, the pending rest of each claimed item's group is claimed too; see `groups`.
     """
-    now = database_time(session)
+    now, c = database_time(session), ItemRow.__table__.c
     wanted = (
         select(ItemRow.id)
         .where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING, ItemRow.id > after)
@@ -260,22 +260,14 @@ def claim(
         update(ItemRow)
         .where(ItemRow.id.in_(ids), ItemRow.state == PENDING)
         .values(state=LEASED, fence=ItemRow.fence + 1, lease_until=now + seconds, worker=worker)
-        .returning(
-            ItemRow.id,
-            ItemRow.fence,
-            ItemRow.job_id,
-            ItemRow.completion_id,
-            ItemRow.rubric_id,
-            ItemRow.prompt_id,
-            ItemRow.retries,
-        ),
+        .returning(c.id, c.fence, c.job_id, c.completion_id, c.rubric_id, c.prompt_id, c.retries),
         execution_options={"synchronize_session": False},
     ).all()
     leases: list[Lease] = []
-    for item_id, fence, of_job, completion_id, rubric_id, prompt_id, retries in taken:
-        right = (item_id, fence, of_job, judge_id)
-        scoring = ScoringLease(*right, completion_id, rubric_id)
-        leases.append(scoring if prompt_id is None else GenerationLease(*right, prompt_id, retries))
+    for row in taken:
+        right = (row.id, row.fence, row.job_id, judge_id)
+        scoring = ScoringLease(*right, row.completion_id, row.rubric_id)
+        leases.append(scoring if row.prompt_id is None else GenerationLease(*right, row.prompt_id, row.retries))
     # a job that is locked is being cancelled or retried, which waits for these items: waiting for it is a deadlock
     queued = select(JobRow.id).where(JobRow.id.in_({lease.job_id for lease in leases}), JobRow.status == QUEUED)
     free = list(session.scalars(queued.order_by(JobRow.id).with_for_update(skip_locked=True)))

@@ -73,11 +73,7 @@ def find(session: Session, table: type[Row], ref: int | str, *, lock: bool = Fal
 def existing(
     session: Session, table: type[Row], noun: str, ref: int | str, *, lock: bool = False, hint: str = ""
 ) -> Row:
-    """Return the row of this id; with ``lock`` as it is now, locked until the commit.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the row of this id, or raise a NotFoundError; with ``lock`` as it is now, locked until the commit."""
     row = find(session, table, ref, lock=lock)
     if row is None:
         raise missing(noun, ref, hint)
@@ -163,9 +159,8 @@ def insert_rows(session: Session, table: type[Base], rows: list[dict[str, Any]])
     given = literal(json.dumps([row | {name: json.dumps(row[name]) for name in documents} for row in rows]), Text)
     typed = [column(c.name, Text() if c.name in documents else c.type) for c in columns]
     read = func.json_to_recordset(cast(given, JSON)).table_valued(*typed).render_derived("given", with_types=True)
-    return statement.from_select(
-        [c.name for c in columns], select(*(cast(read.c[c.name], c.type) for c in columns))
-    ), None
+    given_rows = select(*(cast(read.c[c.name], c.type) for c in columns))
+    return statement.from_select([c.name for c in columns], given_rows), None
 
 
 def add_new(session: Session, table: type[Base], rows: Iterable[dict[str, Any]]) -> None:
@@ -204,10 +199,7 @@ _URLS = "use sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME"
 
 
 class Database:
-    """An engine and its sessions.
-
-    Args:
-        url: SQLAlchemy URL, ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
+    """An engine of a SQLAlchemy URL, ``sqlite:///FILE`` or ``postgresql+psycopg://…``, and its sessions.
 
     ``on_commit`` is called, outside the transaction, after a session that wrote to the outbox has committed.
     """
@@ -366,11 +358,7 @@ def revisions() -> tuple[str, ...]:
 
 
 def current_revision(db: Database) -> str | None:
-    """Return the revision of the database; None for an empty one.
-
-    Raises:
-        UnavailableError: No migration of this version leads to it.
-    """
+    """Return the revision of the database, None for an empty one; an UnavailableError if this version has it not."""
     with db.engine.connect() as connection:
         found = MigrationContext.configure(connection).get_current_revision()
     if found is not None and found not in revisions():
