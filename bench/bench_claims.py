@@ -30,7 +30,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.stats.agreement import auroc
-from rubricsvc.stats.intervals import cluster_draws, percentile_interval
+from rubricsvc.stats.intervals import ENDS, cluster_draws
 from tests.conftest import SHARED
 from workers.checks.markdown import paragraphs, plain, sentences
 from workers.engines import make_engine
@@ -121,7 +121,7 @@ def figure(pairs: Sequence[Pair], name: str) -> dict[str, float]:
     scores = np.array([one.scores[name] for one in rows], float)
     labels = np.array([float(one.grounded) for one in rows])
     draws = cluster_draws(np.array([papers[one.paper] for one in rows]), 1000, seed=0)
-    low, high = percentile_interval([auroc(scores[d], labels[d]) for d in draws if len(set(labels[d])) == 2])
+    low, high = np.quantile([auroc(scores[d], labels[d]) for d in draws if len(set(labels[d])) == 2], ENDS)
     return {"pairs": len(rows), "auroc": auroc(scores, labels), "low": low, "high": high}
 
 

@@ -31,7 +31,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, steps_of
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.stats.agreement import auroc
-from rubricsvc.stats.intervals import cluster_draws, percentile_interval
+from rubricsvc.stats.intervals import ENDS, cluster_draws
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Research
@@ -138,7 +138,7 @@ def figure(steps: Sequence[Labelled], name: str, kind: str | None = None) -> dic
     rows = [one for one in steps if one.scores[name] is not None and one.kind in kinds]
     scores, labels = np.array([one.scores[name] for one in rows], float), np.array([one.label for one in rows])
     draws = cluster_draws(np.array([one.task for one in rows]), 1000, seed=0)
-    low, high = percentile_interval([auroc(scores[d], labels[d]) for d in draws if len(set(labels[d])) == 2])
+    low, high = np.quantile([auroc(scores[d], labels[d]) for d in draws if len(set(labels[d])) == 2], ENDS)
     return {"n": len(rows), "auroc": auroc(scores, labels), "low": low, "high": high}
 
 

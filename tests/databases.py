@@ -77,6 +77,6 @@ def _fresh_postgres() -> str:
 def downgrade(db: Database, revision: str) -> None:
     """Go back to ``revision``. What the newer schema alone could hold is lost."""
     settings = alembic_config()
-    with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
+    with db.engine.connect().execution_options(begin="BEGIN IMMEDIATE") as connection, connection.begin():
         settings.attributes["connection"] = connection
         command.downgrade(settings, revision)

@@ -31,7 +31,8 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def error_response(scope: Scope, raised: Exception) -> JSONResponse:
     """Return the response to a request that raised any exception."""
     error = from_exception(raised)
-    problem, headers = Problem.of(error), dict(_HEADERS.get(error.status, {}))
+    problem = Problem.of(error)
+    headers = dict(_HEADERS.get(error.status, {}))
     if error.status == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names the methods of the first route
         matching = (route for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE)
         methods = {method for route in matching for method in getattr(route, "methods", None) or ()}

@@ -30,9 +30,7 @@ MAX_DOCUMENT_BYTES = 10 * 2**20
 MAX_TITLE = 200
 _TOO_LARGE = f"the document has more than {MAX_DOCUMENT_BYTES >> 20} MiB; split it"
 
-_CHARSET = re.compile(
-    rb"""(?:<meta[^>]{0,200}charset|^\s*<\?xml[^>]{0,100}\sencoding)\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE
-)
+_CHARSET = re.compile(rb"""(?i:<meta[^>]{0,200}charset|^\s*<\?xml[^>]{0,100}\sencoding)\s*=\s*["']?([\w-]{1,40})""")
 _NO_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
 """Codecs of Python that no document names in good faith."""
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]\n]{1,500}\]\(<?([^()\s<>]{1,500})>?(?:\s[^()\n]{0,500})?\)")
@@ -329,7 +327,17 @@ def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-
 
     Its name may be without the version: ``postgresql-doc`` is the newest ``postgresql-doc-15``.
     """
-    files = _html_of(package)
+    rows = (line.split("\t") for line in _dpkg("--show", "--showformat", _QUERY).splitlines())
+    named = re.compile(rf"{re.escape(package)}(?:-\d[\d.]*)?")
+    found = [name for status, name in rows if status == "installed" and named.fullmatch(name)]
+    files: list[Path] = []
+    for name in sorted(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)]):
+        listed = map(Path, _dpkg("--listfiles", name).splitlines())
+        files = sorted(file for file in listed if file.suffix.lower() in HTML and file.is_file()) or files
+    if not found:
+        raise NotFoundError(f"Debian package {package!r} is not installed", hint=f"apt-get install {package}")
+    if not files:
+        raise InvalidError(f"package {found[0]} has no HTML", hint="name its documentation package, such as NAME-doc")
     root = Path(os.path.commonpath([file.parent for file in files]))
     indexes = [file for file in files if _INDEX.fullmatch(file.stem)]
     documents = [file for file in files if not _INDEX.fullmatch(file.stem) and not _NO_DOCUMENT.fullmatch(file.stem)]
@@ -362,30 +370,17 @@ def _without_ending(path: str) -> str:
     return str(PurePosixPath(path).with_suffix("")) if path.lower().endswith(HTML) else path
 
 
-def _html_of(package: str) -> list[Path]:
-    """Return the HTML files of an installed package, or of its newest version: ``NAME-15`` for ``NAME``."""
-    rows = (line.split("\t") for line in _dpkg("--show", "--showformat", _QUERY).splitlines())
-    named = re.compile(rf"{re.escape(package)}(?:-\d[\d.]*)?")
-    found = [name for status, name in rows if status == "installed" and named.fullmatch(name)]
-    for name in sorted(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)], reverse=True):
-        listed = map(Path, _dpkg("--listfiles", name).splitlines())
-        if files := sorted(file for file in listed if file.suffix.lower() in HTML and file.is_file()):
-            return files
-    if not found:
-        raise NotFoundError(f"Debian package {package!r} is not installed", hint=f"apt-get install {package}")
-    raise InvalidError(f"package {found[0]} has no HTML", hint="name its documentation package, such as NAME-doc")
-
-
 def _dpkg(*arguments: str) -> str:
     try:
         # no shell, and names are of installed packages; dpkg-query is Debian's, on the path
         command = ["dpkg-query", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     except OSError as error:
         hint = "name a folder of HTML: rubricsvc collections add NAME PATH"
         raise UnavailableError("this machine has no dpkg-query", hint=hint) from error
     except subprocess.CalledProcessError as error:
         raise UnavailableError(f"dpkg-query failed: {error.stderr.strip()}", hint="dpkg --audit") from error
+    return done.stdout
 
 
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
@@ -133,9 +133,8 @@ def faults(passages: Iterable[str]) -> tuple[Criterion, ...]:
         "copied": ("Copies its sources at length.", Check(name="copied", args={"max": words})),
         "invented": ("Claims actions that never happened.", Check(name="invented_actions", args={})),
     }
-    return tuple(
-        Criterion(key=key, text=text, weight=-5.0, required=True, check=check) for key, (text, check) in found.items()
-    )
+    fields: dict[str, Any] = {"weight": -5.0, "required": True}
+    return tuple(Criterion(key=key, text=text, check=check, **fields) for key, (text, check) in found.items())
 
 
 def quotation(passage: str, document: str) -> str:
@@ -232,10 +231,8 @@ def changes(library: Library, rng: random.Random) -> Iterator[Task]:
                 " Name everything that the documentation names, and nothing of other versions. Quote the notes on it in"
                 " quotation marks, and cite the page as [id]."
             )
-            stated = [
-                fact(f"note-{place}", f"Says what this note says: “{note}”", note, page.id)
-                for place, note in enumerate(notes, start=1)
-            ]
+            texts = [f"Says what this note says: “{note}”" for note in notes]
+            stated = [fact(f"note-{n + 1}", text, notes[n], page.id) for n, text in enumerate(texts)]
             terms: list[JsonValue] = [*dict.fromkeys(term for note in notes for term in _CODE.findall(note))]
             if terms:
                 check = Check(name="mentions", args={"terms": terms})
@@ -297,9 +294,8 @@ def _of_terms(page: Page) -> Iterator[tuple[str, str]]:
     if not names:
         return
     named = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    defines = re.compile(
-        rf"(?:(?:An?|The) )?({named})s? (?:is|are|means?|refers? to|consists? of|denotes?) ", re.IGNORECASE
-    )
+    verbs = r"(?:is|are|means?|refers? to|consists? of|denotes?)"
+    defines = re.compile(rf"(?:(?:An?|The) )?({named})s? {verbs} ", re.IGNORECASE)
     for sentence in filter(None, chain.from_iterable(prose(page.text))):
         match = defines.match(sentence)
         if match and not _DANGLING.search(sentence) and (term := names.pop(match[1].casefold(), None)):

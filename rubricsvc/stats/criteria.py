@@ -68,8 +68,9 @@ def centred(values: Floats, groups: NDArray[Any]) -> Floats:
 def within_groups(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return how far values vary among the completions of one prompt: what a policy can learn from.
 
-    It is the variance [C], pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); and the share [C] of the
-    groups with two or more values in which they are not all the same. Both are NaN without such groups.
+    Returns:
+        The variance [C], pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); and the share [C] of the groups
+        with two or more values in which they are not all the same. Both are NaN without such groups.
     """
     squares, counts, _ = group_sums(centred(values, groups) ** 2, groups)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate
 from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.estimates import NO_INTERVAL
 
+ENDS = (0.025, 0.975)
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""
 
@@ -50,12 +51,6 @@ def cluster_draws(clusters: NDArray[Any], resamples: int, seed: int) -> Iterator
         yield np.concatenate([members[i] for i in random.integers(len(members), size=len(members))])
 
 
-def percentile_interval(samples: Sequence[float] | Floats) -> tuple[float, float]:
-    """Return the 2.5th and the 97.5th percentile of bootstrap samples."""
-    low, high = np.quantile(samples, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def bootstrap(
     measure: Callable[[Ints], Mapping[str, float]], clusters: NDArray[Any], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Estimate]:
@@ -71,7 +66,7 @@ def bootstrap(
     size, found = len(np.unique(clusters)), dict[str, Estimate]()
     for name, value in measure(np.arange(len(clusters))).items():
         if len(samples[name]) >= MIN_DRAWS:
-            found[name] = Estimate(value, *percentile_interval(samples[name]))
+            found[name] = Estimate(value, *np.quantile(samples[name], ENDS).tolist())
             continue
         drawn = f"{len(samples[name])} of {resamples} draws from {size} prompts have an estimate"
         reason = f"{drawn}; an interval needs {MIN_DRAWS}" if size >= MIN_CLUSTERS else f"{NO_INTERVAL}{size}"

@@ -18,7 +18,7 @@ from rubricsvc.core.rubric_analysis import FittedWeight, HeldOut
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.criteria import affine
-from rubricsvc.stats.intervals import Floats, Ints, bootstrap, cluster_draws, percentile_interval
+from rubricsvc.stats.intervals import ENDS, Floats, Ints, bootstrap, cluster_draws
 from rubricsvc.stats.paired import correlation, known, ordered
 
 
@@ -72,9 +72,8 @@ class Problem:
             return float(loss + w @ (penalties * w) / 2), penalties * w + design.T @ slopes
 
         options = {"ftol": 1e-14, "gtol": 1e-9, "maxiter": 1000}
-        found = minimize(
-            objective, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
+        start = np.zeros(design.shape[1])
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         weights, by_person, intercept = np.split(np.asarray(found.x, float), [size, size + offsets.shape[1]])
         return Solution(weights, float(intercept.sum() + offsets.mean(0) @ by_person))
 
@@ -139,7 +138,7 @@ def fit_weights(problem: Problem, rubric: Rubric, *, resamples: int = RESAMPLES,
     for drawn in cluster_draws(problem.clusters, resamples, seed):
         if (scaled := scaled_weights(problem.fit(drawn, penalty).weights, old, varies)) is not None:
             draws.append(scaled)
-    ends = [percentile_interval(column) for column in np.array(draws).T] if draws else [(None, None)] * len(new)
+    ends = np.quantile(draws, ENDS, axis=0).T.tolist() if draws else [(None, None)] * len(new)
 
     def measured(rows: Ints) -> dict[str, float]:
         """Return correlations with the scores, where both sides vary, or the share of pairs in the right order."""

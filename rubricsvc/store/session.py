@@ -24,7 +24,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import ColumnElement, Select, cast, column, event, func, inspect, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection, Engine, ExceptionContext, create_engine, make_url
+from sqlalchemy.engine import Engine, ExceptionContext, create_engine, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
@@ -208,7 +208,7 @@ class Database:
         self.url = url
         self.engine = make_engine(url)
         self.on_commit: Callable[[], object] | None = None
-        self._immediate = self.engine.execution_options(rubricsvc_immediate=True)
+        self._immediate = self.engine.execution_options(begin="BEGIN IMMEDIATE")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -296,7 +296,7 @@ def make_engine(url: str) -> Engine:
             file.parent.mkdir(parents=True, exist_ok=True)
             engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
             event.listen(engine, "connect", _open_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
+            event.listen(engine, "begin", lambda c: c.exec_driver_sql(c.get_execution_options().get("begin", "BEGIN")))
         else:
             engine = create_engine(url, pool_pre_ping=True, **_POOL, connect_args={"connect_timeout": 10})
     except NoSuchModuleError as error:
@@ -326,14 +326,9 @@ def _to_own_error(context: ExceptionContext) -> Exception | None:
 
 
 def _open_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions are begun by _begin_sqlite, not by the driver's guess
+    connection.isolation_level = None  # transactions are begun by `make_engine`, not by the driver's guess
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "journal_size_limit=67108864"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get("rubricsvc_immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 LOCK = 7_215_411_903
@@ -358,7 +353,11 @@ def revisions() -> tuple[str, ...]:
 
 
 def current_revision(db: Database) -> str | None:
-    """Return the revision of the database, None for an empty one; an UnavailableError if this version has it not."""
+    """Return the revision of the database; None for an empty one.
+
+    Raises:
+        UnavailableError: No migration of this version leads to it.
+    """
     with db.engine.connect() as connection:
         found = MigrationContext.configure(connection).get_current_revision()
     if found is not None and found not in revisions():
@@ -377,7 +376,7 @@ def upgrade(db: Database) -> None:
     """
     settings = alembic_config()
     current_revision(db)
-    with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
+    with db.engine.connect().execution_options(begin="BEGIN IMMEDIATE") as connection, connection.begin():
         if db.engine.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
             connection.execute(text("SET LOCAL statement_timeout = '60s'"))

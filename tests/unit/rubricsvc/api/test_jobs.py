@@ -108,7 +108,7 @@ def test_jobs_get_does_not_block_writers(filled: TestClient, db: Database) -> No
 
     def watch(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
         if statement.startswith("SELECT") and " verdicts" in statement:
-            read.append(connection.get_execution_options().get("rubricsvc_immediate", False))
+            read.append("begin" in connection.get_execution_options())
 
     event.listen(db.engine, "before_cursor_execute", watch)
     at = f"/v1/jobs/{job['id']}"
