@@ -151,13 +151,11 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
 
 
 def validators() -> Validators:
-    """Return what the workers and the trainer check and measure for services."""
-    from workers import checks, judges
-
+    """Return what the workers and the trainer check and measure for services; each is imported when it is called."""
     return Validators(
-        rubric=checks.validate,
-        judge=judges.validate,
-        empty_value=checks.value_of_empty,
+        rubric=lambda *given: import_module("workers.checks").validate(*given),
+        judge=lambda *given: import_module("workers.judges").validate(*given),
+        empty_value=lambda *given: import_module("workers.checks").value_of_empty(*given),
         signs=lambda: import_module("trainer.monitors.measures").SIGNS,
         reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
     )

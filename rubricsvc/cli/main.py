@@ -6,6 +6,7 @@ A command's module is imported when the command is used, heavy libraries by the 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -84,7 +85,11 @@ class LazyGroup(TyperGroup):
 @cache
 def load(name: str) -> Any:
     """Import and return the command of this name."""
-    module = import_module(f"rubricsvc.cli.{_HOMES.get(name, name)}")
+    gc.disable()  # modules make many objects and no garbage; looking for some takes a tenth of a short command
+    try:
+        module = import_module(f"rubricsvc.cli.{_HOMES.get(name, name)}")
+    finally:
+        gc.enable()
     found = getattr(module, "app" if name not in _HOMES and hasattr(module, "app") else name)
     if isinstance(found, typer.Typer):
         found.rich_markup_mode = None

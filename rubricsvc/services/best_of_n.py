@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.orm import Session
+
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.queries import BestOfNQuery
 from rubricsvc.schemas.jobs import BestOfN, JudgeCurve
 from rubricsvc.store import jobs, labels
 from rubricsvc.store.session import by_id
-from rubricsvc.store.tables import RubricRow
+from rubricsvc.store.tables import JobRow, RubricRow
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.queries import BestOfNQuery
     from rubricsvc.stats.intervals import Floats
-    from rubricsvc.store.tables import JobRow
 
 LABELS = "labels"
 

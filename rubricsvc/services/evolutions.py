@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.evolution import (
     EvolutionData,
@@ -22,7 +24,7 @@ from rubricsvc.core.evolution import (
 )
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import EVOLVED
+from rubricsvc.core.states import EVOLVED, ApprovalPolicy
 from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
@@ -30,14 +32,8 @@ from rubricsvc.schemas.base import MAX_BATCH, takes
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import by_id, get_or_add, name_of, page_of
+from rubricsvc.store.session import Database, by_id, get_or_add, name_of, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricRow
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.core.states import ApprovalPolicy
-    from rubricsvc.store.session import Database
 
 MIN_PAIRS = {"search": 20, "held-out": 10}
 MIN_PROMPTS = 5

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rubricsvc.core.judge import CHECKS
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.formats import RubricCheck
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, GraderRun, rubric_of, run_of
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
-from rubricsvc.store.tables import COMPLETED
-
-if TYPE_CHECKING:
-    from rubricsvc.formats import RubricCheck
-    from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import JudgeRow
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import COMPLETED, JudgeRow
 
 
 @dataclass

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.jobs import JobProgress, JobSummary
@@ -17,12 +19,8 @@ from rubricsvc.core.reward import Contribution, contributions
 from rubricsvc.core.verdict import Usage, total_usage
 from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.store import completions, jobs
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import ItemRow, JobRow
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import ItemRow, JobRow
 
 ITEMS_PER_PAGE = 200
 BINS = 20

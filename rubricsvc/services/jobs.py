@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from rubricsvc import schemas
 from rubricsvc.core.jobs import JobProgress, JobSummary
@@ -19,10 +20,11 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, UnavailableError, at_path, cut
+from rubricsvc.formats import RubricCheck
 from rubricsvc.queries import BestOfNQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison, PairedBy
+from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, GivenRubric, JobComparison, PairedBy
 from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
@@ -31,13 +33,6 @@ from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
 from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, polling
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.formats import RubricCheck
-    from rubricsvc.schemas.jobs import GivenRubric
-
 
 ItemKey = tuple[int, int]
 """Completion id and rubric id: a job holds each pair once."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlalchemy.orm import Session
+
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.judge import Calibration, Judge, JudgedCompletion
 from rubricsvc.core.passport import Passport
@@ -17,14 +19,11 @@ from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.stats.reports import AgreementReport, CalibratedJudge
 from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store.labels import judged_labels
-from rubricsvc.store.session import page_of
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import AuditRow, JudgeRow
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from rubricsvc.services.local import Validators
-    from rubricsvc.store.session import Database
 
 
 @dataclass(eq=False)

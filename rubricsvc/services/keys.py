@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page, StoredKey, takes
 from rubricsvc.store import keys
-from rubricsvc.store.session import page_of
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import KeyRow
-
-if TYPE_CHECKING:
-    from rubricsvc.store.session import Database
 
 
 @dataclass(eq=False)
@@ -36,10 +32,6 @@ class Keys:
             return Page.cut([StoredKey.of(row) for row in rows], query.limit)
 
     def revoke(self, key_id: int) -> StoredKey:
-        """Revoke a key, effective immediately.
-
-        Raises:
-            NotFoundError: There is no such key.
-        """
+        """Revoke a key, effective immediately; NotFoundError if there is none of this id."""
         with self.db.write() as session:
             return StoredKey.of(keys.revoke(session, key_id))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.judge import Judge
@@ -42,20 +44,14 @@ from rubricsvc.schemas.runs import (
     column_of,
 )
 from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.stats.reports import CriterionAgreement
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.leases import database_time
-from rubricsvc.store.session import by_id, get_or_add, page_of
-from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.stats.reports import CriterionAgreement
-    from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow
+from rubricsvc.store.session import Database, by_id, get_or_add, page_of
+from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRow, PromptRow, RolloutRow, RunRow
 
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]

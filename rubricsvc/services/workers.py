@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from rubricsvc.schemas.base import StoredWorker
 from rubricsvc.store import leases
-
-if TYPE_CHECKING:
-    from rubricsvc.store.leases import Queue
-    from rubricsvc.store.session import Database
+from rubricsvc.store.leases import Queue
+from rubricsvc.store.session import Database
 
 
 @dataclass(eq=False)

@@ -18,10 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import ColumnElement, Select, cast, column, event, func, inspect, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine, ExceptionContext, create_engine, make_url
@@ -46,6 +42,7 @@ from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.tables import Base, DatedRow, OutboxRow
 
 if TYPE_CHECKING:
+    from alembic.config import Config
     from celery import Celery
 
 log = get_logger(__name__)
@@ -340,6 +337,8 @@ _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 def alembic_config() -> Config:
     """Return Alembic's configuration."""
+    from alembic.config import Config
+
     settings = Config()
     settings.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     settings.set_main_option("path_separator", "os")
@@ -348,8 +347,8 @@ def alembic_config() -> Config:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """Return the revisions that this version knows, the newest first."""
-    return tuple(script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions())
+    """Return the revisions that this version knows, the newest first: the numbers of their files."""
+    return tuple(sorted((path.name[:4] for path in _MIGRATIONS.glob("versions/[0-9]*.py")), reverse=True))
 
 
 def current_revision(db: Database) -> str | None:
@@ -359,7 +358,8 @@ def current_revision(db: Database) -> str | None:
         UnavailableError: No migration of this version leads to it.
     """
     with db.engine.connect() as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
+        is_empty = not inspect(connection).has_table("alembic_version")
+        found = None if is_empty else connection.scalar(text("SELECT version_num FROM alembic_version"))
     if found is not None and found not in revisions():
         raise UnavailableError(
             f"the database is at schema {found}, which is unknown to this version (its newest is {revisions()[0]})",
@@ -374,6 +374,8 @@ def upgrade(db: Database) -> None:
     On PostgreSQL a process waits for another that migrates as long as that takes. Then each of its statements may take
     60 s and wait 5 s for a lock: better to fail and be called again than to hold up the service behind a lock queue.
     """
+    from alembic import command
+
     settings = alembic_config()
     current_revision(db)
     with db.engine.connect().execution_options(begin="BEGIN IMMEDIATE") as connection, connection.begin():
@@ -402,8 +404,6 @@ def open_database(
     An absent or empty SQLite file is created, and ``on_created`` is called with its name. Any other schema that is not
     the newest is an error, left to `rubricsvc db upgrade`: its data may be shared.
     """
-    from rubricsvc.broker import MEMORY  # imports Celery
-
     settings = settings or get_settings()
     with closing(Database(settings.database_url)) as db:
         with suppress(DBAPIError, UnavailableError, TypeError):  # which `see_ready` raises with a hint
@@ -411,7 +411,7 @@ def open_database(
                 upgrade(db)  # several first commands may do so at once
                 on_created(str(make_url(db.url).database))
         see_ready(db)
-        yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
+        yield db if settings.broker_url.startswith("memory:") else attach(db, settings)
 
 
 def see_ready(db: Database) -> None:

@@ -59,6 +59,13 @@ def test_help_and_package_import_nothing_heavy() -> None:
     assert not modules_after(code) & HEAVY
 
 
+def test_list_imports_no_broker_migrations_or_workers(tmp_path: Path) -> None:
+    code = f"import os\nos.environ['RUBRICSVC_DATABASE_URL'] = 'sqlite:///{tmp_path / 'a.db'}'\n"
+    code += "from rubricsvc.cli.main import run\nrun(['jobs', 'list'])"
+    python(code)  # creates the database, by Alembic
+    assert not modules_after(code) & {"alembic", "celery", "httpx2", "kombu", "numpy", "scipy", "torch", "workers"}
+
+
 def test_help_lists_every_command() -> None:
     shown = CliRunner().invoke(app, ["--help"])
     assert shown.exit_code == 0
