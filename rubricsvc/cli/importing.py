@@ -116,9 +116,9 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | Non
 def record_of(s: LocalService | Client, stored: StoredRubric) -> Record:
     """Return a stored rubric and its prompt as a record of a file."""
     if stored.prompt_id is None:
-        return Record(None, stored.rubric, name=stored.name)
+        return Record(None, stored.rubric, name=stored.name, state=stored.state)
     prompt = s.prompts.get(stored.prompt_id)
-    return Record(prompt.prompt, stored.rubric, id=prompt.external_id, name=stored.name)
+    return Record(prompt.prompt, stored.rubric, id=prompt.external_id, name=stored.name, state=stored.state)
 
 
 def only_one(target: str, found: Sequence[RubricTarget]) -> RubricTarget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
@@ -258,10 +259,13 @@ def export(
             approved = partial(every_row, s.rubrics.page, state=APPROVED)
             newest = {one.name: one.id for one in approved()}
             stored = (one for one in approved() if one.id == newest.get(one.name))
-        rows = writing.rows((record_of(s, one) for one in stored), format)
+        lost = Counter[str]()
+        rows = writing.rows((record_of(s, one) for one in stored), format, lost)
         with output.open_output(out) as stream:
             writing.write_text(rows, stream, container)
         has_drafts = any(s.rubrics.page(limit=1, state=state).data for state in ("draft", "in_review"))
+    for name, count in lost.items() if format != "openai_grader" else ():
+        echo(f"{format} does not carry {name} (of {count} rubrics); --format native does")
     if has_drafts and not refs:
         echo("left out: drafts; name them to export them: `rubricsvc rubrics show --state draft`")
 

@@ -141,7 +141,7 @@ def detect(file: InputFile) -> str:
         what = "completions without rubrics" if kind == "completions" else kind
         hint = f"these are {what}: import them with `rubricsvc {kind} import`"
     elif is_csv:
-        columns = "criterion, weight (of a rubric), or prompt, text, policy (of completions"
+        columns = "criterion, weight (of a rubric), or prompt, completion, policy (of completions"
         hint = f"name the columns {columns}, for `rubricsvc completions import`)"
     raise file_error(file.location, "unknown_format", f"unknown format: {message}", hint)
 

@@ -13,9 +13,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import InitVar, dataclass, field
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
@@ -115,7 +116,7 @@ def read_document(text: str, file: str, errors: FileErrors, max_values: int | No
         line += text.count("\n", start, end)
 
 
-def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
+def read_csv(text: str, file: str, max_values: int | None = None, *, rename: bool = True) -> Iterator[Document]:
     """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
 
     Raises:
@@ -124,31 +125,69 @@ def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Do
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # of the process; a completion may be long
     head = text.split("\n", 1)[0]
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
-    columns: list[str] = []
-    line, values = 1, 0
+    begun = ((rows.line_num - sum(cell.count("\n") for cell in row), row) for row in rows)
     try:
-        for row in rows:
-            location = Location(file, line)
-            line = rows.line_num + 1
-            values += len(row)
-            if max_values is not None and values > max_values:
-                raise _too_many_values(location, max_values)
-            if not any(cell.strip() for cell in row):
-                continue
-            if not columns:
-                columns = [name.strip() for name in row]
-                if "" in columns or len(set(columns)) < len(columns):
-                    raise file_error(location, "columns", "expected a distinct name for each column in the first line")
-            elif len(row) > len(columns):
-                hint = 'quote cells that hold the separator: "first, second"'
-                message = f"has {len(row)} cells, and there are {len(columns)} columns"
-                raise file_error(location, "columns", message, hint)
-            else:
-                cells = zip(columns, row, strict=False)
-                yield {name: cell for name, cell in cells if cell.strip()}, location, []
+        yield from _records(begun, file, max_values, rename)
     except csv.Error as error:
         hint = 'close each quote; write a quote in a quoted cell as ""'
-        raise file_error(Location(file, line), "csv", f"is not CSV: {error}", hint) from None
+        raise file_error(Location(file, rows.line_num), "csv", f"is not CSV: {error}", hint) from None
+
+
+def _records(
+    rows: Iterable[tuple[int, list[str]]], file: str, max_values: int | None, rename: bool
+) -> Iterator[Document]:
+    """Yield a record for each row with its line, the first of which has the names; errors are as of `read_csv`."""
+    columns: list[str] = []
+    values = 0
+    for line, row in rows:
+        location = Location(file, line)
+        values += len(row)
+        if max_values is not None and values > max_values:
+            raise _too_many_values(location, max_values)
+        if not any(cell.strip() for cell in row):
+            continue
+        if not columns:
+            columns = column_names(row) if rename else [name.strip() for name in row]
+            if len({*filter(None, columns)}) < sum(map(bool, columns)):
+                raise file_error(location, "columns", "expected a distinct name for each column in the first line")
+        elif any(cell.strip() for cell in row[len(columns) :]):
+            hint = 'quote cells that hold the separator: "first, second"'
+            message = f"has {len(row)} cells, and there are {len(columns)} columns"
+            raise file_error(location, "columns", message, hint)
+        else:
+            record = {name: cell for name, cell in zip(columns, row, strict=False) if cell.strip()}
+            if "" in record:
+                raise file_error(location, "columns", f"expected a name for the column of {record['']!r}")
+            yield record, location, []
+
+
+@cache
+def _columns() -> dict[str, dict[str, str]]:
+    """Return the columns of each kind of sheet by the names that people give them, folded."""
+    path = Path(__file__).with_name("columns.yaml")
+    ((kinds, *_),) = read_yaml(path.read_text(encoding="utf-8"), path.name)
+    return {
+        kind: {_folded(one): name for name, others in names.items() for one in (name, *others)}
+        for kind, names in kinds.items()
+    }
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]+", " ", name).strip().casefold()
+
+
+def column_names(names: Sequence[str]) -> list[str]:
+    """Return the names of a sheet's columns as the formats have them, of the kind of sheet that has most of them."""
+    given = [name.strip() for name in names]
+    meant = [{name: kind[_folded(name)] for name in given if _folded(name) in kind} for kind in _columns().values()]
+    first = [next(iter(kind.values())) for kind in _columns().values()]
+    of_kind = [names for names, column in zip(meant, first, strict=True) if column in names.values()]
+    known, taken = max(of_kind, key=lambda names: len({*names.values()}), default={}), {*given}
+    for place, name in enumerate(given):
+        if (better := known.get(name, name)) not in taken:
+            taken.add(better)
+            given[place] = better
+    return given
 
 
 FORMULA = re.compile(r"'*\s*[=+\-@\t\r\n＝＋－＠]")
@@ -440,7 +479,7 @@ class InputFile:
         if kind == "json":
             return read_document(text, self.name, self.errors, self.max_values)
         if kind == "csv":
-            return read_csv(text, self.name, self.max_values)
+            return read_csv(text, self.name, self.max_values, rename=self.mapping is None)
         return read_yaml(text, self.name, self.max_values or MAX_YAML)
 
     def _check_records(self, count: int) -> None:

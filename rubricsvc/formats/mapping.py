@@ -52,12 +52,11 @@ _CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else")
 class Rows(Value):
     """How records of a file become one: those with the same values of the columns ``by``.
 
-    With ``fill`` a row without a value belongs to the record before. With ``parts`` only records with one of these
-    fields are joined, and not those of JSONL. The rows are under the field ``under``.
+    An empty one has the value above, as in merged cells, unless another one differs. With ``parts`` only records with
+    one of these fields are joined, and not those of JSONL. The rows are under the field ``under``.
     """
 
     by: tuple[str, ...] = ()
-    fill: bool = False
     parts: tuple[str, ...] = ()
     under: str | None = None
 
@@ -166,7 +165,7 @@ class Reader:
                 for key in item.value if isinstance(item.value, dict) else ():
                     if key not in names and key not in unknown:
                         unknown.add(key)
-                        entry.add("extra_forbidden", f"unknown field; {closest(key, names)}", (*(item.path or ()), key))
+                        entry.unknown(key, names, item.path or ())
         if entry.errors:
             return
         for fields in self.mapping.records:
@@ -270,20 +269,22 @@ class Scope:
                     found = Placed({key: text for key, text in groups.groupdict().items() if text is not None}, path)
                 elif not argument.endswith("?"):
                     entry.expected("shape", f"a text that matches {pattern!r}", value, path)
-            case "json":  # in a text, or in a list with one
+            case "json":  # in a text, or in a list with one; with ``?`` another text stays as it is
                 text = value[0] if isinstance(value, list) and len(value) == 1 else value
                 try:
                     found = json.loads(text) if isinstance(text, str) else text
                 except (ValueError, RecursionError):
-                    entry.expected("json_invalid", "JSON", text, path)
+                    found = text if argument == "?" else found
+                    if argument != "?":
+                        entry.expected("json_invalid", "JSON", text, path)
             case "text":
                 found = value if isinstance(value, str) and value else MISSING
                 if found is MISSING:
                     entry.expected("string_type", "a text", value, path)
             case "number":  # in a cell of CSV
-                try:
-                    found = float(value)
-                except (TypeError, ValueError):
+                try:  # also 2,5 and the minus of typography, but not 1,000
+                    found = float(re.sub(r"^(-?\d+),(\d\d?)$", r"\1.\2", str(value).strip().replace("−", "-")))
+                except ValueError:
                     entry.expected("shape", "a number such as 3 or -0.5", value, path)
             case "nth":  # -2 if the file had this text once before, and so on
                 self.reader.counts[value] += 1
@@ -508,9 +509,9 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
                 entry.data[name] = cell[1:]
         yield entry
 
-    groups: dict[Any, list[Entry]] = {}
-    key: tuple[Any, ...] = ()
-    count = 0
+    groups: dict[tuple[Any, ...], list[Entry]] = {}
+    above: tuple[Any, ...] = (None,) * len(rows.by)
+    filled = 0
     is_split = not rows.parts or file.path.suffix.lower() not in (".jsonl", ".ndjson", ".parquet")
     for row in file.parse(restored):
         cells = [row.data.get(name) for name in rows.by]
@@ -518,15 +519,22 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         if rows.parts and not (is_split and row.data.keys() & set(rows.parts) and "items" not in row.data):
             yield row
             continue
-        if not rows.fill:
-            key = values
-        elif not key or (values != (None,) * len(values) and values != key[:-1]):
-            key, count = (*values, count), count + 1
-        group = groups.setdefault(key, [])
+        if (
+            None in values
+            and values != above
+            and all(one in (None, old) for one, old in zip(values, above, strict=True))
+        ):
+            values = above
+            filled += 1
+        above = values
+        group = groups.setdefault(values, [])
         if len(group) >= MAX_CRITERIA:
             message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
             raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
         group.append(row)
+    if filled:
+        message = f"{filled} rows have the {', '.join(rows.by)} of the row above, as in merged cells"
+        file.errors.add(notes=[file.location.error("filled", message)])
     for number, group in enumerate(groups.values(), start=1):
         if rows.parts and len(group) == 1:
             yield group[0]

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from hashlib import sha256
 from itertools import count
 from typing import Annotated, Any, TypeVar
@@ -22,6 +23,7 @@ from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors, level_value
+from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import FormatError, InvalidError, cut
@@ -199,6 +201,7 @@ class Record:
     ``labels`` are of the record's one completion. ``id`` is the id of the prompt in the file, ``name`` the name of the
     rubric, and ``location`` where the rubric is in the file. A record may name a stored rubric instead of having one
     (``rubric_ref``); its labels are ``given_labels`` then. ``text_only``: the format holds only the text of a prompt.
+    A rubric whose ``state`` in the file is not approved is a draft wherever it is imported.
     """
 
     prompt: Prompt | None
@@ -211,6 +214,7 @@ class Record:
     rubric_ref: int | str | None = None
     given_labels: tuple[GivenLabel, ...] = ()
     text_only: bool = False
+    state: RubricState = APPROVED
 
 
 @dataclass(slots=True)
@@ -250,8 +254,15 @@ class Entry:
             raise InvalidFileError(self.errors)
         for name in self.data:
             if name not in allowed:
-                self.add("extra_forbidden", f"unknown field; {closest(name, allowed)}", (name,))
+                self.unknown(name, allowed)
         return self.data
+
+    def unknown(self, name: str, allowed: Collection[str], path: FieldPath = ()) -> None:
+        """Add the error for a field that is not ``allowed``; for the column of a sheet that no name is like, a note."""
+        if self.is_csv and not get_close_matches(name, allowed, cutoff=0.8):
+            self.notes.append(Location(self.location.file).error("ignored", f"column {name!r} is not read"))
+        else:
+            self.add("extra_forbidden", f"unknown field; {closest(name, allowed)}", (*path, name))
 
     def build(
         self,
@@ -284,7 +295,7 @@ class Entry:
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
 RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression", "reasoning_marks")
-FIELDS = ("id", "name", *PROMPT, *RUBRIC, "examples", "rubric", "completions", "labels")
+FIELDS = ("id", "name", "state", *PROMPT, *RUBRIC, "examples", "rubric", "completions", "labels")
 
 _Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
 
@@ -300,6 +311,7 @@ class _Fields(Value):
 
     id: _Id | None = None
     name: Annotated[_Id, AfterValidator(_is_name)] | None = None
+    state: RubricState = APPROVED
     prompt: Prompt | None = None
     rubric: Rubric | None = None
     completions: tuple[Completion, ...] = ()
@@ -316,7 +328,7 @@ def read(entry: Entry, *, mapped: bool = False) -> Iterator[Record]:
         data["name"] = rubric_name(name)
     if mapped and isinstance(data.get("prompt"), str) and data["prompt"].strip():
         data["prompt"] = [{"role": "user", "content": data["prompt"]}]
-    fields: dict[str, Any] = {name: data[name] for name in ("id", "name", "completions") if name in data}
+    fields: dict[str, Any] = {name: data[name] for name in ("id", "name", "state", "completions") if name in data}
     if type(data.get("id")) is int:  # and not bool
         fields["id"] = str(data["id"])
     if "prompt" in data:
@@ -353,7 +365,7 @@ def read(entry: Entry, *, mapped: bool = False) -> Iterator[Record]:
     if entry.errors:
         raise InvalidFileError(entry.errors)
     name = built.name or rubric_name(built.id or entry.name)
-    record = Record(built.prompt, rubric, built.completions, labels, built.id, name, entry.location)
+    record = Record(built.prompt, rubric, built.completions, labels, built.id, name, entry.location, state=built.state)
     if mapped:
         record = replace(record, text_only=entry.is_csv, name=name if rubric is not None else "")
     if "rubric" in data:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,7 +17,8 @@ import yaml
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Binary, Ordinal, Rubric, Scale
+from rubricsvc.core.states import APPROVED
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
 from rubricsvc.formats.mapping import FORMATS
@@ -40,6 +42,8 @@ def plain(record: Record) -> dict[str, Any]:
     data: dict[str, Any] = {"id": record.id} if record.id is not None else {}
     if record.name:
         data["name"] = record.name
+    if record.state != APPROVED:
+        data["state"] = record.state
     if record.prompt is not None:
         fields = record.prompt.model_dump(mode="json", exclude_defaults=True)
         messages = fields.pop("messages")
@@ -127,15 +131,27 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
             for one in rubric.criteria:
                 fields = {"criterion": one.text, "weight": plain_number(one.weight), "key": one.key}
                 fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
+                check = strict_json.dump(one.check.model_dump(mode="json")) if one.check else ""
                 fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
+                fields |= {"scale": _scale_cell(one.scale), "check": check}
+                fields |= {"formula": rubric.formula, "state": record.state}
                 yield {"id": record.id or "", "name": record.name, "prompt": prompt.text if prompt else "", **fields}
 
 
-def rows(records: Iterable[Record], format: str) -> Iterator[Row]:
-    """Yield the rows of the records in a format.
+def _scale_cell(scale: Scale) -> str:
+    match scale:
+        case Binary():
+            return ""
+        case Ordinal(levels=levels) if not any(level.text for level in levels):
+            return strict_json.dump({level.label: level.value for level in levels})
+    return strict_json.dump(scale.model_dump(mode="json"))
+
+
+def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = None) -> Iterator[Row]:
+    """Yield the rows of the records in a format; ``lost`` counts the records with each field that it cannot carry.
 
     Raises:
-        InvalidError: the format is not written, or cannot carry a record.
+        InvalidError: the format is not written, or cannot carry a record; CSV must carry all of it.
     """
     if format not in WRITERS:
         what = "cannot be written" if format in FORMATS else "does not exist"
@@ -152,13 +168,32 @@ def rows(records: Iterable[Record], format: str) -> Iterator[Row]:
                 raise InvalidError(f"{format} needs a prompt, and the rubric is for any", hint=hint, path="prompt")
             else:
                 written = list(_rows(record, record.rubric, format))
-            _read_back(written, record, format)
+            missing = _lost(record, _read_back(written, record, format))
+            if missing and (format == "criteria_csv" or "state" in missing):
+                message = f"{format} cannot carry {', '.join(missing)}"
+                raise InvalidError(message, hint="choose --format native, which carries all", path=missing[0])
+            if lost is not None:
+                lost.update(missing)
         except InvalidError as error:
             raise InvalidError(f"{record.name or 'a record'}: {error}", hint=error.hint, path=error.path) from error
         yield from written
 
 
-def _read_back(written: list[Row], record: Record, format: str) -> None:
+def _lost(record: Record, read: Record) -> list[str]:
+    """Return the names of the fields that are others where a record was read back."""
+    lost = ["state"] if record.state != read.state else []
+    if record.rubric is not None and read.rubric is not None:
+        before, after = (rubric.model_dump(mode="json") for rubric in (record.rubric, read.rubric))
+        pairs = [(before, after), *zip(before.pop("criteria"), after.pop("criteria"), strict=False)]
+        lost += [name for one, other in pairs for name in one if one[name] != other[name]]
+    if read.text_only and record.prompt is not None and read.prompt is not None:
+        one, other = record.prompt, read.prompt
+        same = one == other if record.id is None else one.messages == other.messages  # with an id, the stored prompt
+        lost += [] if same else ["prompt"]
+    return list(dict.fromkeys(lost))
+
+
+def _read_back(written: list[Row], record: Record, format: str) -> Record:
     """Read the rows of a record, to find what the format cannot carry."""
     errors, is_csv, name = FileErrors(), format == "criteria_csv", record.name or format
     given: Iterable[Row] = (json.loads(strict_json.dump(row)) for row in written)
@@ -170,14 +205,16 @@ def _read_back(written: list[Row], record: Record, format: str) -> None:
         for number, row in enumerate(given, start=1)
     )
     try:
-        read = next(iter(FORMATS[format].read(InputFile(path, errors=errors, given=entries))), None)
-        if read is not None and read.rubric is not None:
-            errors.add(*rubric_errors(read.rubric, read.location, None))
+        for read in FORMATS[format].read(InputFile(path, errors=errors, given=entries)):
+            errors.add(*(rubric_errors(read.rubric, read.location, None) if read.rubric is not None else ()))
+            errors.raise_if_any()
+            return read
         errors.raise_if_any()
     except InvalidFileError as error:
         first = error.errors[0]
         message = f"{format} cannot carry it: {': '.join(filter(None, (first.path, first.message)))}"
         raise InvalidError(message, hint="choose another format", path=first.path) from error
+    raise AssertionError("a record without an error")
 
 
 def container_of(format: str, out: Path | None) -> str:

@@ -132,7 +132,8 @@ class _Importer:
                     batch[place] = replace(record, prompt=next(iter(same), record.prompt))
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
             self._prompt_ids = completions.add_prompts(self.session, given)
-            rubrics_of = [(one.rubric, one) for one in batch if one.rubric is not None and at_once]
+            ready = [one for one in batch if at_once and one.state == APPROVED]
+            rubrics_of = [(one.rubric, one) for one in ready if one.rubric is not None]
             drafts: set[str] = set()
             if self.edit.policy != "none":
                 digests = [rubric.digest for rubric, _ in rubrics_of]
@@ -154,7 +155,7 @@ class _Importer:
                 named = rubric_id
                 prompt_id = self._prompt_id(record.prompt, record.id) if record.prompt else None
                 if with_rubrics and record.rubric is not None:
-                    rubric_id = self._add_rubric(record.rubric, record.name, prompt_id)
+                    rubric_id = self._add_rubric(record.rubric, record, prompt_id)
                 if rubric_id is None or prompt_id is None or not record.completions:
                     self.result.omitted_labels += len(record.labels) + len(record.given_labels)
                 else:
@@ -183,16 +184,17 @@ class _Importer:
         self._used_prompts[self._prompt_ids[key]] = None
         return self._prompt_ids[key]
 
-    def _add_rubric(self, rubric: Rubric, own_name: str, prompt_id: int | None) -> int:
+    def _add_rubric(self, rubric: Rubric, record: Record, prompt_id: int | None) -> int:
         for option, value in (("name", self.query.rubric_name), ("parent", self.edit.parent)):
             if value is not None and self.result.rubric_ids:
                 raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
         if self.query.min_coverage is not None:
             rubric = rubric.model_copy(update={"min_coverage": self.query.min_coverage})
-        name, is_new = self.query.rubric_name or own_name, True
+        name, is_new = self.query.rubric_name or record.name, True
         id_, ref = self._approved.pop((name, rubric.digest), None), f"{name}@1"
         if id_ is None:
-            new = add_version(self.session, rubric, self.edit, name=name, prompt_id=prompt_id)
+            edit = replace(self.edit, draft=self.edit.draft or record.state != APPROVED)
+            new = add_version(self.session, rubric, edit, name=name, prompt_id=prompt_id)
             row, is_new, self.conflict = new.row, new.is_new, new.conflict
             id_, ref = row.id, row.ref
             if row.state != APPROVED:

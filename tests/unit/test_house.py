@@ -76,7 +76,7 @@ def test_functions_are_at_most_100_lines() -> None:
 BUDGETS = {
     "rubricsvc/core": 3_520,
     "rubricsvc/stats": 1_805,
-    "rubricsvc/formats": 2_400,
+    "rubricsvc/formats": 2_500,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 653,
     "rubricsvc/collections": 1_380,

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.formats import InvalidFileError, load
+from rubricsvc.core.rubric import Binary, Check, Criterion, Level, Numeric, Ordinal, Rubric
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats import InvalidFileError, Record, load
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.services.importing import Imports
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
-from tests.unit.rubricsvc.formats.invalid import errors_of
+from tests.unit.rubricsvc.formats.invalid import dump, errors_of
 
 
 @pytest.fixture
@@ -48,6 +50,43 @@ def test_load_groups_rows_by_prompt(path: Path) -> None:
     assert [record.name for record in (first, second)] == ["a", "b"]
     assert first.prompt is not None and first.prompt.text == "One?"
     assert first.rubric is not None and [one.text for one in first.rubric.criteria] == ["Says one", "Is kind"]
+
+
+def test_load_fills_down_as_in_merged_cells_and_says_so(path: Path) -> None:
+    """A blank name and prompt are those above, unless the other differs: a rubric for any prompt stays one."""
+    path.write_text(
+        "\ufeffPrompt ;NAME;Rubric item;Points;Owner\r\nOne?;a;Says one;2,5;me\r\n;;Is kind;−1;\r\n;;Is short;;\r\n"
+        "Two?;b;Says two;1;\r\nTwo?;;Is kind;1;\r\n;c;Is kind;1;\r\n"
+    )
+    records = load(path)
+    assert [(one.name, one.prompt and one.prompt.text) for one in records] == [
+        ("a", "One?"),
+        ("b", "Two?"),
+        ("c", None),
+    ]
+    weights = [[one.weight for one in record.rubric.criteria] for record in records if record.rubric]
+    assert weights == [[2.5, -1.0, 1.0], [1.0, 1.0], [1.0]]
+    assert [(note.code, note.message[:6]) for note in records.notes] == [("filled", "3 rows"), ("ignored", "column")]
+
+
+def test_csv_of_a_draft_carries_scale_and_check_and_stays_a_draft(db: Database, path: Path) -> None:
+    levels = Ordinal(levels=(Level(label="poor", value=0.0), Level(label="good", value=1.0, text="Cites a source.")))
+    scales = (levels, Numeric(low=1, high=5), Binary())
+    criteria = tuple(Criterion(key=f"k{n}", text="Is good.", scale=scale) for n, scale in enumerate(scales))
+    check = Criterion(key="words", text="Is short.", check=Check(name="words", args={"max": 9}))
+    rubric = Rubric(criteria=(*criteria, check), formula="mean")
+    dump([Record(Prompt.of("One?"), rubric, name="r", state="draft")], path, "criteria_csv")
+    (again,) = load(path)
+    assert (again.rubric, again.state) == (rubric, "draft")
+    path.write_text(path.read_text().replace("Is short.", "Is brief."))
+    assert [*Imports(db).create(path).not_approved.values()] == ["draft"]
+    with pytest.raises(InvalidError) as caught:
+        dump([Record(Prompt.of("One?"), rubric, state="draft")], path.with_suffix(".jsonl"), "verl")
+    assert caught.value.path == "state"
+    for lost in ({"min_coverage": 0.5}, {"criteria": (check.model_copy(update={"passages": ("a",)}),)}):
+        with pytest.raises(InvalidError) as caught:
+            dump([Record(None, rubric.model_copy(update=lost))], path, "criteria_csv")
+        assert caught.value.path in ("min_coverage", "passages")
 
 
 def test_load_reports_errors_with_their_lines(path: Path) -> None:
