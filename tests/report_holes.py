@@ -151,19 +151,10 @@ def _sentence(text: str, answer: str) -> str:
 HOLES: Mapping[str, Callable[[Report], str]] = {
     strategy.__name__: strategy
     for strategy in (
-        nothing,
-        irrelevant_citation,
-        last_of_a_list,
-        everything,
-        copied_page,
-        quoted_page,
-        searches,
-        irrelevant_quotation,
-        other_sentence,
-        unopened,
-        invented_actions,
+        nothing, irrelevant_citation, last_of_a_list, everything, copied_page, quoted_page, searches,
+        irrelevant_quotation, other_sentence, unopened, invented_actions,
     )
-}
+}  # fmt: skip
 
 
 def completion(research: Research, task: Task, strategy: Callable[[Report], str]) -> Completion:

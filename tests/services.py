@@ -141,16 +141,10 @@ def rabbitmq() -> Iterator[str]:
         folder, port, names_port = Path(name), free_port(), str(free_port())
         user = as_server_user(folder)
         settings = {
-            "NODENAME": f"rubricsvc-{port}@localhost",
-            "NODE_IP_ADDRESS": "127.0.0.1",
-            "NODE_PORT": str(port),
-            "DIST_PORT": str(free_port()),
-            "MNESIA_BASE": name,
-            "LOG_BASE": name,
-            "PID_FILE": f"{name}/pid",
-            "ENABLED_PLUGINS_FILE": f"{name}/plugins",
-            "CONF_ENV_FILE": "/dev/null",
-        }
+            "NODENAME": f"rubricsvc-{port}@localhost", "NODE_IP_ADDRESS": "127.0.0.1", "NODE_PORT": str(port),
+            "DIST_PORT": str(free_port()), "MNESIA_BASE": name, "LOG_BASE": name, "PID_FILE": f"{name}/pid",
+            "ENABLED_PLUGINS_FILE": f"{name}/plugins", "CONF_ENV_FILE": "/dev/null",
+        }  # fmt: skip
         environment = {**os.environ, "HOME": name, "ERL_EPMD_PORT": names_port, "ERL_EPMD_ADDRESS": "127.0.0.1"}
         environment |= {f"RABBITMQ_{key}": value for key, value in settings.items()}
         with (folder / "log").open("ab") as log:

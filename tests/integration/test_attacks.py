@@ -102,11 +102,8 @@ def test_deep_schema_is_refused(client: Client, cli: Cli, tmp_path: Path) -> Non
 
 
 LEAKS = [
-    "http://api.openai.com/v1",
-    "http://API.OpenAI.com.:80/v1",
-    "http://evil\\@api.openai.com",
-    "http://user:pw@host",
-]
+    "http://api.openai.com/v1", "http://API.OpenAI.com.:80/v1", "http://evil\\@api.openai.com", "http://user:pw@host",
+]  # fmt: skip
 
 
 def test_judge_address_that_would_leak_a_key_is_refused(client: Client, cli: Cli) -> None:

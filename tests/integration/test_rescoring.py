@@ -153,11 +153,8 @@ def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_
         shop = Shop(each_db, running, size=1, criteria=CRITERIA[:2])
         with each_db.read() as session:
             (item,) = jobs.items(session, shop.job_id)
-            assert (item.state, item.reward, jobs.get(session, shop.job_id).status) == (
-                "failed",
-                None,
-                "completed_with_failures",
-            )
+            expected = ("failed", None, "completed_with_failures")
+            assert (item.state, item.reward, jobs.get(session, shop.job_id).status) == expected
         down[0] = False
         other = shop.add((CRITERIA[1].model_copy(update={"key": "other", "weight": -3}),), name="other")
         with each_db.write() as session:

@@ -103,14 +103,8 @@ for name in ("rubricsvc.api.app", "workers.queue.app", "workers.queue.drain", "w
 def test_all_extra_has_every_extra_but_vllm_and_trackers() -> None:
     named = Requirement(PROJECT["optional-dependencies"]["all"][0]).extras
     assert named == PROJECT["optional-dependencies"].keys() - {
-        "all",
-        "dev",
-        "vllm",
-        "service",
-        "tensorboard",
-        "trackio",
-        "wandb",
-    }
+        "all", "dev", "vllm", "service", "tensorboard", "trackio", "wandb",
+    }  # fmt: skip
 
 
 def test_faults_have_their_places_and_tests() -> None:

@@ -67,8 +67,5 @@ def test_pages_use_plain_words() -> None:
 
 def test_identifier_words_finds_a_word_in_a_compound_name() -> None:
     tree = ast.parse("def _say_told(PURSE_SIZE): openSeats = 1")
-    assert [name for _, name in identifiers(tree) if name_parts(name) & IDENTIFIER_WORDS] == [
-        "_say_told",
-        "PURSE_SIZE",
-        "openSeats",
-    ]
+    expected = ["_say_told", "PURSE_SIZE", "openSeats"]
+    assert [name for _, name in identifiers(tree) if name_parts(name) & IDENTIFIER_WORDS] == expected

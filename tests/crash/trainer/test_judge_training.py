@@ -31,15 +31,9 @@ def run(model: Path, out: Path) -> None:
     torch.set_num_threads(1)
     judge = Judge(name="tiny", engine="transformers_local", model=str(model), template="readout_short")
     fields = {
-        "judge": judge,
-        "out": out,
-        "data": [{"kind": "labels", "name": "unused"}],
-        "steps": STEPS,
-        "checkpoint_every": 2,
-        "lora": {"rank": 2},
-        "optim": {"batch_examples": 1},
-        "validation": {"every": 3},
-    }
+        "judge": judge, "out": out, "data": [{"kind": "labels", "name": "unused"}], "steps": STEPS,
+        "checkpoint_every": 2, "lora": {"rank": 2}, "optim": {"batch_examples": 1}, "validation": {"every": 3},
+    }  # fmt: skip
     config = JudgeTrainConfig.model_validate(fields)
     base, tokenizer = open_pretrained(str(model), torch.bfloat16)
     encoder = Encoder(judge, Conversation(tokenizer), 1024)

@@ -139,8 +139,6 @@ def test_train_survives_kill_9_of_the_only_worker(each_db: Database, tmp_path: P
         (history,) = histories
         assert [step["unscored_fraction"] for step in history.steps] == [0.0, 0.0]
         finished = stored_jobs(each_db)
-        assert [(name, status) for name, status, _ in finished] == [
-            ("killed step 1", "completed"),
-            ("killed step 2", "completed"),
-        ]
+        expected = [("killed step 1", "completed"), ("killed step 2", "completed")]
+        assert [(name, status) for name, status, _ in finished] == expected
         assert server.count == sum(count for *_, count in finished) + 4

@@ -130,19 +130,9 @@ def damage(saved: Path, kind: str) -> None:
 
 
 DAMAGES = [
-    "truncated optimizer",
-    "zeroed optimizer",
-    "flipped bit",
-    "wrong shapes",
-    "truncated weights",
-    "no weights",
-    "empty state",
-    "another state",
-    "another step",
-    "zeroed sums",
-    "no sums",
-    "truncated sums",
-]
+    "truncated optimizer", "zeroed optimizer", "flipped bit", "wrong shapes", "truncated weights", "no weights",
+    "empty state", "another state", "another step", "zeroed sums", "no sums", "truncated sums",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

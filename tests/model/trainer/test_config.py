@@ -132,20 +132,10 @@ PAGE = (DOCS / "training.md").read_text(encoding="utf-8")
 ROWS = table_rows(PAGE.partition("## Configuration")[2])
 JUDGES = {"judge", "evolve.proposer", "evolve.trusted", "eval.judges"}
 REPLACED: dict[str, type[BaseModel] | None] = {
-    "judge": ServiceJudge,
-    "evolve": EvolveConfig,
-    "environment": EnvironmentConfig,
-    "mcp": McpServer,
-    "control": ControlConfig,
-    "eval": EvalConfig,
-    "prompts": PromptsConfig,
-    "demonstrations": DemonstrationsConfig,
-    "other": OtherPromptsConfig,
-    "domains": DataSource,
-    "proposer": None,
-    "trusted": None,
-    "judges": None,
-}
+    "judge": ServiceJudge, "evolve": EvolveConfig, "environment": EnvironmentConfig, "mcp": McpServer,
+    "control": ControlConfig, "eval": EvalConfig, "prompts": PromptsConfig, "demonstrations": DemonstrationsConfig,
+    "other": OtherPromptsConfig, "domains": DataSource, "proposer": None, "trusted": None, "judges": None,
+}  # fmt: skip
 FIELDS = dict(fields(RunConfig, replaced=REPLACED))
 
 

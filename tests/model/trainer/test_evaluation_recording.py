@@ -58,11 +58,8 @@ def check_complete(db: Database, out: Path, steps: list[int]) -> None:
                 stored_row = completions.get(session, row.completion_id)
                 value, prompt = stored_row.value, stored_row.prompt.value
             rewards = {each.score: each.reward for each in row.rewards}
-            assert (value.step, rewards["gold"], prompt) == (
-                step,
-                length(prompt, value.text),
-                HELD_OUT[place // 4].prompt,
-            )
+            expected = (step, length(prompt, value.text), HELD_OUT[place // 4].prompt)
+            assert (value.step, rewards["gold"], prompt) == expected
             if row.greedy:
                 assert rewards["reward"] == one.line["values"]["reward"]["greedy"][place // 4]
 
@@ -83,13 +80,8 @@ def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, t
 
     trained(outage.db, out, on_step=on_step)
     kept = [json.loads(line) for line in (out / UNDELIVERED).read_text().splitlines()]
-    assert [(one["step"], "line" in one) for one in kept[:-1]] == [
-        (2, False),
-        (2, True),
-        (3, False),
-        (4, False),
-        (4, True),
-    ]
+    expected = [(2, False), (2, True), (3, False), (4, False), (4, True)]
+    assert [(one["step"], "line" in one) for one in kept[:-1]] == expected
     outage.end()
     assert [one.step for one in on_record(outage.db)] == [0]
     trained(outage.db, out, resume=True, steps=6)

@@ -115,13 +115,9 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
         metrics = run.step(*GROUP)
         assert (metrics["proposed"], metrics["activated"], metrics["active"]) == (4, 2, 2)
         assert run.states() == {
-            "sun": ("frozen", None),
-            "rain": ("frozen", None),
-            "fog": ("active", None),
-            "mist": ("retired", "limit"),
-            "snow": ("retired", "separation"),
-            "hail": ("active", None),
-        }
+            "sun": ("frozen", None), "rain": ("frozen", None), "fog": ("active", None), "mist": ("retired", "limit"),
+            "snow": ("retired", "separation"), "hail": ("active", None),
+        }  # fmt: skip
         assert run.in_use() == ["sun", "rain", "evolved-1", "evolved-4"]
         metrics = run.step(*GROUP)
         verdicts = [{verdict.criterion for verdict in one.verdicts} for one in run.scored]
@@ -310,22 +306,16 @@ GRADER = {
     "name": "both",
     "graders": {
         "same": {
-            "type": "string_check",
-            "name": "same",
-            "input": "{{sample.output_text}}",
-            "reference": "{{item.answer}}",
+            "type": "string_check", "name": "same", "input": "{{sample.output_text}}", "reference": "{{item.answer}}",
             "operation": "like",
         },
         "near": {
-            "type": "text_similarity",
-            "name": "near",
-            "input": "{{sample.output_text}}",
-            "reference": "{{item.answer}}",
-            "evaluation_metric": "fuzzy_match",
+            "type": "text_similarity", "name": "near", "input": "{{sample.output_text}}",
+            "reference": "{{item.answer}}", "evaluation_metric": "fuzzy_match",
         },
     },
     "calculate_output": "2 * same + near",
-}
+}  # fmt: skip
 
 
 def test_judge_rewards_grade_each_prompt_by_its_item(tmp_path: Path) -> None:

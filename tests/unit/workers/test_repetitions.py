@@ -28,18 +28,11 @@ def cycles(letters: str) -> list[Cycle]:
 @pytest.mark.parametrize(
     ("letters", "found"),
     [
-        ("", []),
-        ("abcdef", []),
-        ("aab", []),
-        ("baaac", [Cycle(2, 1, 3)]),
-        ("aaaaa", [Cycle(1, 1, 5)]),
-        ("ababab", [Cycle(1, 2, 3)]),
-        ("xababababy", [Cycle(2, 2, 4)]),
-        ("abab", []),
-        ("abcabcabc", [Cycle(1, 3, 3)]),
+        ("", []), ("abcdef", []), ("aab", []), ("baaac", [Cycle(2, 1, 3)]), ("aaaaa", [Cycle(1, 1, 5)]),
+        ("ababab", [Cycle(1, 2, 3)]), ("xababababy", [Cycle(2, 2, 4)]), ("abab", []), ("abcabcabc", [Cycle(1, 3, 3)]),
         ("aaabbb", [Cycle(1, 1, 3), Cycle(4, 1, 3)]),
     ],
-)
+)  # fmt: skip
 def test_cycles_of_examples(letters: str, found: list[Cycle]) -> None:
     assert cycles(letters) == found if letters else repetitions(((said(""),),)).cycles == []
 

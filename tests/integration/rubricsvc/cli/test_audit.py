@@ -90,13 +90,10 @@ def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.Mo
 
 def test_audit_refuses_invalid_options(judged: Cli) -> None:
     cases = [
-        (("unknown",), 3),
-        (("wise", "--suite", "x"), 2),
-        (("wise", "--max-fpr", "much"), 2),
-        (("wise", "--max-fpr", "injection=1.5"), 2),
-        (("wise", "--max-fpr", "x=0.5"), 2),
+        (("unknown",), 3), (("wise", "--suite", "x"), 2), (("wise", "--max-fpr", "much"), 2),
+        (("wise", "--max-fpr", "injection=1.5"), 2), (("wise", "--max-fpr", "x=0.5"), 2),
         (("wise", "--data", "none.jsonl"), 2),
-    ]
+    ]  # fmt: skip
     for args, code in cases:
         ran = judged("judges", "audit", *args)
         assert ran.code == code and "hint: " in ran.err, ran.err

@@ -123,16 +123,11 @@ def text(result: CallToolResult) -> str:
 
 def test_serve_answers_wrong_calls_with_errors(server: StdioServerParameters | str) -> None:
     calls: list[tuple[str, dict[str, object]]] = [
-        ("search", {"query": "zebra"}),
-        ("search", {"query": "index", "limit": 0}),
-        ("search", {"query": 3}),
-        ("open", {"id": "nowhere"}),
-        ("open", {"id": "index", "start": 9999}),
-        ("find", {"id": "nowhere", "text": "x"}),
-        ("quote", {"id": "index", "text": "An index slows down a query."}),
-        ("quote", {"id": "index", "text": " "}),
-        ("delete", {}),
-    ]
+        ("search", {"query": "zebra"}), ("search", {"query": "index", "limit": 0}), ("search", {"query": 3}),
+        ("open", {"id": "nowhere"}), ("open", {"id": "index", "start": 9999}),
+        ("find", {"id": "nowhere", "text": "x"}), ("quote", {"id": "index", "text": "An index slows down a query."}),
+        ("quote", {"id": "index", "text": " "}), ("delete", {}),
+    ]  # fmt: skip
 
     async def session() -> list[bool]:
         async with Client(server) as client:

@@ -54,18 +54,9 @@ def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, 
     assert ran.code == 4, ran.err
     rows = {row["name"]: row for row in ran.lines}
     assert list(rows) == [
-        "accuracy",
-        "attacks",
-        "calibration",
-        "repeatability",
-        "sizes",
-        "signal",
-        "length",
-        "form",
-        "gold",
-        "time",
+        "accuracy", "attacks", "calibration", "repeatability", "sizes", "signal", "length", "form", "gold", "time",
         "cost",
-    ]
+    ]  # fmt: skip
     assert [name for name, row in rows.items() if row["refuses"] and row["passed"] is False] == ["signal"]
     assert (rows["sizes"]["passed"], rows["accuracy"]["passed"]) == (True, None)
     assert " GB on cpu" in rows["sizes"]["value"]

@@ -52,10 +52,8 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
     store_verdicts(db, 32)
     entry = VerdictData(kind="verdicts", name="teacher", judge="teacher")
     examples = load_dataset(entry, lambda: LocalService(db)).examples
-    assert {(one.completion.text, one.targets[0].value) for one in examples} == {
-        ("The answer is B.", YES),
-        ("The answer is A.", NO),
-    }
+    expected = {("The answer is B.", YES), ("The answer is A.", NO)}
+    assert {(one.completion.text, one.targets[0].value) for one in examples} == expected
     student = Judge(name="s", engine="transformers_local", model=str(folder), template="readout_short")
     base, tokenizer = open_pretrained(str(folder), torch.float32)
     encoder = Encoder(student, Conversation(tokenizer), 1024)
@@ -63,14 +61,11 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
     learned, new = rows[:24], rows[24:]
 
     fields = {
-        "judge": student,
-        "out": tmp_path / "out",
-        "data": [{"kind": "verdicts", "name": "teacher", "judge": "teacher"}],
-        "steps": 120,
-        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4},
-        "validation": {"every": 10, "stop_after": 12},
+        "judge": student, "out": tmp_path / "out",
+        "data": [{"kind": "verdicts", "name": "teacher", "judge": "teacher"}], "steps": 120,
+        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4}, "validation": {"every": 10, "stop_after": 12},
         "lora": {"rank": 4, "alpha": 8},
-    }
+    }  # fmt: skip
     config = JudgeTrainConfig.model_validate(fields)
     model = JudgeModel(base, config.lora, seed=0)
     before = validation_loss(model, new, config)

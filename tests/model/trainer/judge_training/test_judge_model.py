@@ -130,15 +130,10 @@ def made(count: int, start: int = 0) -> list[Example]:
 
 def config(out: Path, judge: Judge, **changes: object) -> JudgeTrainConfig:
     fields = {
-        "judge": judge,
-        "out": out,
-        "data": [{"kind": "labels", "name": "made"}],
-        "steps": 12,
-        "checkpoint_every": 5,
-        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4},
-        "validation": {"every": 4},
+        "judge": judge, "out": out, "data": [{"kind": "labels", "name": "made"}], "steps": 12, "checkpoint_every": 5,
+        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4}, "validation": {"every": 4},
         "lora": {"rank": 4, "alpha": 8},
-    }
+    }  # fmt: skip
     return JudgeTrainConfig.model_validate(fields | changes)
 
 

@@ -77,11 +77,8 @@ def test_rubrics_add_keeps_the_second_of_two_edits(filled: TestClient) -> None:
 
     assert edit("First.").json()["parent_id"] == 1
     second = edit("Second.")
-    assert (second.status_code, second.json()["error"]["code"], second.json()["error"]["path"]) == (
-        409,
-        "conflict",
-        "parent",
-    )
+    expected = (409, "conflict", "parent")
+    assert (second.status_code, second.json()["error"]["code"], second.json()["error"]["path"]) == expected
     kept = filled.get("/v1/rubrics/r@3").json()
     assert (kept["state"], kept["rubric"]["criteria"][0]["text"]) == ("draft", "Second.")
     assert filled.get("/v1/rubrics/r").json()["version"] == 2
@@ -116,11 +113,8 @@ def test_rubrics_lint_returns_findings(serve: Serve) -> None:
     prompt = {"messages": [{"role": "user", "content": "17 times 23 is 391. What is it?"}]}
     body = {"rubric": {"criteria": criteria}, "prompt": prompt}
     found = http.post("/v1/rubrics/lint", json=body).json()["findings"]
-    assert {(one["rule"], one["criterion"]) for one in found if one["severity"] == "error"} == {
-        ("sign", "a"),
-        ("empty-passes", "b"),
-        ("leaked-answer", "c"),
-    }
+    expected = {("sign", "a"), ("empty-passes", "b"), ("leaked-answer", "c")}
+    assert {(one["rule"], one["criterion"]) for one in found if one["severity"] == "error"} == expected
     only = http.post("/v1/rubrics/lint", json=body | {"rules": ["sign"]}).json()["findings"]
     assert [one["rule"] for one in only] == ["sign"]
     unknown = http.post("/v1/rubrics/lint", json=body | {"ignore": ["sing"]})
@@ -151,10 +145,6 @@ def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient) ->
     assert (added.status_code, added.json()["rubric_id"]) == (201, row["id"])
     assert filled.post("/v1/rubrics/t@1/tests", json=test.model_dump(mode="json")).json() == added.json(), "once"
     (listed,) = filled.get("/v1/rubrics/t@1/tests").json()["data"]
-    assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == (
-        "t@1",
-        "anonymous",
-        "passed",
-        "j",
-    )
+    expected = ("t@1", "anonymous", "passed", "j")
+    assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == expected
     assert filled.post("/v1/rubrics/t@1/review", json={"action": "approve"}).json()["state"] == "approved"

@@ -49,19 +49,14 @@ def test_client_records_and_reads_evaluations(serve: Serve) -> None:
         for evaluation in (run_evaluation(0), run_evaluation(2), run_evaluation(2), run_evaluation(0, "start")):
             assert client.runs.record_evaluation(run.id, evaluation).id == run.id
         found = list(client.iterate(client.runs.evaluations, run.id, limit=2))
-        assert [(one.name, one.step, one.line) for one in found] == [
-            ("step", 0, evaluation_line(0)),
-            ("step", 2, evaluation_line(2)),
-            ("start", 0, evaluation_line(0)),
-        ]
+        expected = [("step", 0, evaluation_line(0)), ("step", 2, evaluation_line(2)), ("start", 0, evaluation_line(0))]
+        assert [(one.name, one.step, one.line) for one in found] == expected
         assert [one.id for one in client.runs.evaluations(run.id, name="start")] == [found[2].id]
         completions = list(client.iterate(client.runs.evaluation_completions, run.id, limit=5))
         assert [one.evaluation_id for one in completions] == [one.id for one in found for _ in range(4)]
         (second, *_) = client.runs.evaluation_completions(run.id, evaluation_id=found[1].id)
-        assert [(each.score, each.reward, len(each.verdicts)) for each in second.rewards] == [
-            ("reward", 0.75, 1),
-            ("gold", 0.25, 0),
-        ]
+        expected = [("reward", 0.75, 1), ("gold", 0.25, 0)]
+        assert [(each.score, each.reward, len(each.verdicts)) for each in second.rewards] == expected
         assert [one.id for one in client.runs.page(key="first-1")] == [run.id]
         assert not client.runs.page(key="other").data
         for method in (client.runs.evaluations, client.runs.evaluation_completions):

@@ -23,23 +23,9 @@ from rubricsvc.store.tables import KeyRow
 from tests.cli import Cli
 
 HEAVY = {
-    "aiohttp",
-    "alembic",
-    "celery",
-    "fastapi",
-    "httpx2",
-    "kombu",
-    "openai",
-    "pydantic",
-    "pydantic_settings",
-    "rich",
-    "sqlalchemy",
-    "structlog",
-    "torch",
-    "transformers",
-    "uvicorn",
-    "yaml",
-}
+    "aiohttp", "alembic", "celery", "fastapi", "httpx2", "kombu", "openai", "pydantic", "pydantic_settings", "rich",
+    "sqlalchemy", "structlog", "torch", "transformers", "uvicorn", "yaml",
+}  # fmt: skip
 
 
 def python(code: str) -> str:

@@ -208,13 +208,9 @@ def test_read_takes_lines_of_json(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = [{"id": "a", "text": "A.", "title": "T", "url": "x"}, {"_id": 7, "text": "B."}]
     bad = [
-        "[1]",
-        "{",
-        '{"id": "c"}',
-        '{"id": null, "text": "x"}',
-        '{"id": true, "text": "x"}',
+        "[1]", "{", '{"id": "c"}', '{"id": null, "text": "x"}', '{"id": true, "text": "x"}',
         '{"id": "d", "text": "\\u0000"}',
-    ]
+    ]  # fmt: skip
     path.write_text("\n".join([*map(json.dumps, good), "", *bad, json.dumps({"id": "e", "title": 3, "text": "x"})]))
     found, faults = pages_at(path)
     assert {id_: (one.title, one.text) for id_, one in found.items()} == {"a": ("T", "A."), "7": ("B.", "B.")}

@@ -104,11 +104,8 @@ def test_compare_leaves_out_what_one_side_lacks_with_its_reason(db: Database) ->
     found = compared(db, a, b)
     assert found.paired == 1
     assert found.left_out == {
-        f"not in job {b}": 1,
-        f"not in job {a}": 1,
-        f"no reward in job {b}": 1,
-        f"no reward in job {a} and {b}": 1,
-    }
+        f"not in job {b}": 1, f"not in job {a}": 1, f"no reward in job {b}": 1, f"no reward in job {a} and {b}": 1,
+    }  # fmt: skip
     waiting = score(db, "three", [("q", "1", (1, 0))], work=False)
     found = compared(db, a, waiting)
     assert found.paired == 0 and found.mean_difference.value is None
@@ -141,10 +138,8 @@ def test_compare_policies_pairs_prompts_by_their_mean_reward(db: Database) -> No
     b = score(db, "j", [("q", "b1", (1.0, 0.0)), ("r", "b2", (None, 0.0)), ("r", "b3", (0.25, 0.0))], policy="b")
     found = compared(db, a, b)
     assert (found.paired_by, found.differs, found.paired) == ("prompt", ("policies",), 2)
-    assert [(row.prompt_id, row.completion_id, row.reward_a, row.reward_b) for row in found.moved] == [
-        (1, None, 0.25, 1.0),
-        (2, None, 0.5, 0.25),
-    ]
+    expected = [(1, None, 0.25, 1.0), (2, None, 0.5, 0.25)]
+    assert [(row.prompt_id, row.completion_id, row.reward_a, row.reward_b) for row in found.moved] == expected
     (c1,) = [row for row in found.criteria if row.key_a == "c1"]
     assert (c1.to_met, c1.to_unmet) == (1, 1)
     with pytest.raises(InvalidError) as raised:

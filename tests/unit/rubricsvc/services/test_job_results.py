@@ -46,12 +46,8 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
 
 def test_read_results_sums_by_criterion_by_falling_gain(db: Database, job: int) -> None:
     results = read_results(db, job, extremes=10)
-    assert [(row.text, row.completions) for row in results.criteria] == [
-        ("Is rude.", 8),
-        ("Names a source.", 8),
-        ("States another dose.", 4),
-        ("States the dose.", 4),
-    ]
+    expected = [("Is rude.", 8), ("Names a source.", 8), ("States another dose.", 4), ("States the dose.", 4)]
+    assert [(row.text, row.completions) for row in results.criteria] == expected
     rude, source, dose, _ = results.criteria
     assert (rude.gain, rude.rewarded) == (pytest.approx(1.0), 6)
     assert (rude.met, rude.scored, rude.values, rude.weights) == (2, 8, 2.0, {-2.0})

@@ -50,12 +50,8 @@ def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
     assert (found.reward_first, found.config) == (0.5, {"steps": 9})
     with each_db.read() as session:
         rows = list(store.rollouts(run.id, step=2))
-        assert [(row.step, row.place, row.reward, row.null_reason) for row in rows] == [
-            (2, 0, 0.5, None),
-            (2, 1, None, "timeout"),
-            (2, 2, 0.5, None),
-            (2, 3, None, "timeout"),
-        ]
+        expected = [(2, 0, 0.5, None), (2, 1, None, "timeout"), (2, 2, 0.5, None), (2, 3, None, "timeout")]
+        assert [(row.step, row.place, row.reward, row.null_reason) for row in rows] == expected
         assert [row.verdicts for row in rows] == [(Verdict.scored("right", 0.5),), ()] * 2
         assert [row.logprob_sum for row in rows] == [-1.5] * 4
         assert [len(page) for page in (list(store.rollouts(run.id, after=rows[1].id - 2, limit=3)),)] == [3]
@@ -176,23 +172,15 @@ def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: D
     for evaluation in (run_evaluation(0), run_evaluation(1)):
         assert store.record_evaluation(1, evaluation).steps == 1
     assert counts(each_db, EVALUATIONS) == (2, 8, 16, 12)
-    assert [(one.name, one.step, one.line) for one in store.evaluations(1)] == [
-        ("step", 0, evaluation_line(0)),
-        ("step", 1, evaluation_line(1)),
-    ]
+    expected = [("step", 0, evaluation_line(0)), ("step", 1, evaluation_line(1))]
+    assert [(one.name, one.step, one.line) for one in store.evaluations(1)] == expected
     (_, second) = store.evaluations(1)
     found = list(store.evaluation_completions(1, evaluation_id=second.id))
-    assert [(one.place, one.greedy, one.truncated, one.rubric_id) for one in found] == [
-        (0, False, False, 1),
-        (1, True, True, 1),
-        (2, False, False, 1),
-        (3, True, True, 1),
-    ]
+    expected = [(0, False, False, 1), (1, True, True, 1), (2, False, False, 1), (3, True, True, 1)]
+    assert [(one.place, one.greedy, one.truncated, one.rubric_id) for one in found] == expected
     rewards = [[(each.score, each.reward, each.null_reason) for each in one.rewards] for one in found]
-    assert rewards[:2] == [
-        [("reward", 0.75, None), ("gold", 0.25, None)],
-        [("reward", None, "timeout"), ("gold", 0.25, None)],
-    ]
+    expected = [[("reward", 0.75, None), ("gold", 0.25, None)], [("reward", None, "timeout"), ("gold", 0.25, None)]]
+    assert rewards[:2] == expected
     assert found[2].rewards[0].verdicts == (Verdict.scored("right", 0.75),)
     with each_db.read() as session:
         row = completions.get(session, found[3].completion_id)
@@ -213,11 +201,8 @@ def test_record_replaces_the_evaluation_of_a_step_and_of_a_baseline(each_db: Dat
         run_evaluation(8, "best_of_n_supervised"),  # of a run that was extended
     ):
         store.record_evaluation(1, evaluation)
-    assert sorted((one.name, one.step) for one in store.evaluations(1)) == [
-        ("best_of_n_supervised", 8),
-        ("step", 0),
-        ("step", 4),
-    ]
+    expected = [("best_of_n_supervised", 8), ("step", 0), ("step", 4)]
+    assert sorted((one.name, one.step) for one in store.evaluations(1)) == expected
     assert counts(each_db, EVALUATIONS)[:3] == (3, 12, 24)
     with each_db.read() as session:
         (first,) = (one.id for one in store.evaluations(1) if one.step == 0)

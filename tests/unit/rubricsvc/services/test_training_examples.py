@@ -55,10 +55,8 @@ def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[li
 def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -> None:
     job = scored(db, {"a": [0.5], LONG: [0.9], f"{LONG}!": [0.8], "none": [None]}, {"only": [0.1]})
     assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2, "without_reward": 1})
-    assert exported(db, job, "sft", top=2) == (
-        [(LONG,), ("a",), ("only",)],
-        {"near_duplicates": 1, "without_reward": 1},
-    )
+    expected = ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1, "without_reward": 1})
+    assert exported(db, job, "sft", top=2) == expected
 
 
 def test_dpo_leaves_out_what_another_rubric_orders_the_other_way(db: Database) -> None:

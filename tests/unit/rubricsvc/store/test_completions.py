@@ -128,11 +128,8 @@ def test_workers_running_counts_those_seen_lately(each_db: Database) -> None:
     with each_db.read() as session:
         assert leases.running_workers(session) == 2
     listed = {worker.name: worker for worker in Workers(each_db).page()}
-    assert {name: worker.status for name, worker in listed.items()} == {
-        "here": "running",
-        "slow": "running",
-        "killed": "lost",
-    }
+    expected = {"here": "running", "slow": "running", "killed": "lost"}
+    assert {name: worker.status for name, worker in listed.items()} == expected
     assert datetime.now(UTC) - listed["killed"].since == pytest.approx(timedelta(seconds=60), abs=timedelta(seconds=30))
     add_worker(each_db, "killed")
     with each_db.write() as session:

@@ -39,11 +39,8 @@ def test_numbers_are_formatted() -> None:
 
 def test_verdicts_without_a_value_show_their_outcome() -> None:
     assert [FILTERS["weight"](value) for value in (-2.0, 0.25)] == ["−2", "0.25"]
-    assert [verdict(None), verdict(Verdict.scored("a", 0.5)), verdict(Verdict.abstained("a"))] == [
-        "–",
-        "0.50",
-        "abstained",
-    ]
+    expected = ["–", "0.50", "abstained"]
+    assert [verdict(None), verdict(Verdict.scored("a", 0.5)), verdict(Verdict.abstained("a"))] == expected
     assert verdict(Verdict.failed("a", "timeout")) == "failed: timeout"
 
 

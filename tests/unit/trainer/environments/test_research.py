@@ -72,12 +72,9 @@ def test_find_is_whole_json_within_the_limit_of_results(tmp_path: Path, chars: i
 
 def test_call_without_result_is_an_error(research: Research) -> None:
     cases = [
-        ("search", {"query": "zebra"}),
-        ("search", {"query": "*"}),
-        ("open", {"id": "nowhere"}),
-        ("find", {"text": "x"}),
-        ("quote", {"id": "index", "text": "An index speeds up a query."}),
-    ]
+        ("search", {"query": "zebra"}), ("search", {"query": "*"}), ("open", {"id": "nowhere"}),
+        ("find", {"text": "x"}), ("quote", {"id": "index", "text": "An index speeds up a query."}),
+    ]  # fmt: skip
     for name, arguments in cases:
         assert error(episode(research), name, **arguments)
 

@@ -248,14 +248,10 @@ def config(judge: dict[str, Any], *data: dict[str, Any]) -> JudgeTrainConfig:
 
 def test_config_refuses_judges_that_cannot_be_trained() -> None:
     cases = [
-        {"mode": "comparative"},
-        {"mode": "trajectory"},
-        {"mode": "panel", "model": "", "members": MEMBERS},
-        {"mode": "cascade", "model": "", "members": MEMBERS, "band": [0.2, 0.8]},
-        {"engine": "openai_http"},
-        {"adapter": "folder"},
-        {"mode": "written"},
-    ]
+        {"mode": "comparative"}, {"mode": "trajectory"}, {"mode": "panel", "model": "", "members": MEMBERS},
+        {"mode": "cascade", "model": "", "members": MEMBERS, "band": [0.2, 0.8]}, {"engine": "openai_http"},
+        {"adapter": "folder"}, {"mode": "written"},
+    ]  # fmt: skip
     for judge in cases:
         with pytest.raises(ValidationError) as caught:
             config(judge, LABELS)

@@ -93,11 +93,8 @@ def test_self_bleu_equals_that_of_nltk() -> None:
 def test_common_phrase_is_of_several_prompts_and_not_theirs() -> None:
     praise = "I have met every wish."
     batch = [
-        observed(f"one {praise}"),
-        observed("two"),
-        observed(f"three {praise}", group=1),
-        observed("four", group=1),
-    ]
+        observed(f"one {praise}"), observed("two"), observed(f"three {praise}", group=1), observed("four", group=1),
+    ]  # fmt: skip
     assert common_phrase(batch)["common_phrase"] == 0.5
     assert common_phrase(batch[:2])["common_phrase"] is None
     asked = [observed(one.text, group=one.group, prompt=f"{one.prompt} {praise}") for one in batch]

@@ -194,13 +194,9 @@ def test_stored_checks_hold_for_the_same_measurement_at_any_address(tmp_path: Pa
         update={"endpoint": STRONG.endpoint.model_copy(update={"base_url": "http://127.0.0.1:9"})}
     )
     cases = [
-        {"noise": 0.1},
-        {"eval": None},
-        {"eval": EVAL | {"judges": [WEAK]}},
-        {"eval": EVAL | {"gold": "reward"}},
-        {"demonstrations": {"path": "d.jsonl", "steps": 4}},
-        {"sampling": {"max_new_tokens": 7}},
-    ]
+        {"noise": 0.1}, {"eval": None}, {"eval": EVAL | {"judges": [WEAK]}}, {"eval": EVAL | {"gold": "reward"}},
+        {"demonstrations": {"path": "d.jsonl", "steps": 4}}, {"sampling": {"max_new_tokens": 7}},
+    ]  # fmt: skip
     for changes in cases:
         made = preflight(tmp_path)
         found = StoredPreflight(identity=made.identity(), created_at=datetime.now(UTC), checks=(CHECK,))

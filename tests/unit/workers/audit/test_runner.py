@@ -34,17 +34,11 @@ def result_of(measure: Measure, *findings: AuditFinding) -> SuiteResult:
 @pytest.mark.parametrize(
     ("measure", "now", "before", "hit"),
     [
-        ("met", 0.5, None, True),
-        ("met", 0.49, 0.9, False),
-        ("missed", 0.49, None, True),
-        ("missed", 0.5, None, False),
-        ("changed", 0.6, 0.4, True),
-        ("changed", 0.4, 0.6, True),
-        ("changed", 0.9, 0.6, False),
-        ("preferred", 0.3, 0.2, True),
-        ("preferred", 0.2, 0.3, False),
+        ("met", 0.5, None, True), ("met", 0.49, 0.9, False), ("missed", 0.49, None, True),
+        ("missed", 0.5, None, False), ("changed", 0.6, 0.4, True), ("changed", 0.4, 0.6, True),
+        ("changed", 0.9, 0.6, False), ("preferred", 0.3, 0.2, True), ("preferred", 0.2, 0.3, False),
     ],
-)
+)  # fmt: skip
 def test_suite_result_counts_hits_by_measure(measure: Measure, now: float, before: float | None, hit: bool) -> None:
     assert result_of(measure, finding(now, before)).rate.hits == int(hit)
 

@@ -91,28 +91,17 @@ def test_invented_actions_are_those_that_no_call_did(text: str, steps: tuple[Ste
 @pytest.mark.parametrize(
     "text",
     [
-        "I did not search.",
-        "I didn't check the release notes.",
-        "I have not checked the release notes.",
-        "I never opened the release notes.",
-        "I could have searched the web.",
-        "I would have checked the release notes.",
-        "I will search the web.",
-        "I hardly searched the web.",
-        "I neither searched nor opened anything.",
-        "If I searched the web, I would find it.",
-        "Have I searched the web?",
-        "The author says: “I searched the web for a year.”",
-        "> I searched the web for a year, and another one.",
-        "Write `I searched the web` there.",
-        "```\nI searched the web.\n```",
-        "The release notes were searched.",
-        "The server opened a file and ran a query.",
-        "A searched document, an opened file.",
-        "I have carefully checked my answer.",
-        "",
+        "I did not search.", "I didn't check the release notes.", "I have not checked the release notes.",
+        "I never opened the release notes.", "I could have searched the web.",
+        "I would have checked the release notes.", "I will search the web.", "I hardly searched the web.",
+        "I neither searched nor opened anything.", "If I searched the web, I would find it.",
+        "Have I searched the web?", "The author says: “I searched the web for a year.”",
+        "> I searched the web for a year, and another one.", "Write `I searched the web` there.",
+        "```\nI searched the web.\n```", "The release notes were searched.",
+        "The server opened a file and ran a query.", "A searched document, an opened file.",
+        "I have carefully checked my answer.", "",
     ],
-)
+)  # fmt: skip
 def test_invented_actions_leaves_negations_conditions_and_quotations(text: str) -> None:
     assert value(trace(text=text), "invented_actions") == 0
     assert value(Completion(text=text), "invented_actions") == 0

@@ -25,23 +25,13 @@ def verdict(text: str, name: str, *, of_prompt: str | None = None, **args: objec
 @pytest.mark.parametrize(
     ("answer", "text", "value"),
     [
-        ("1/2", r"So it is $\frac{2}{4}$.", 1),
-        (r"\frac{1}{2}", r"The answer is \boxed{0.5}", 1),
-        ("42", "First 41, in the end 42.", 1),
-        ("42", "43", 0),
-        ("x^2+2x+1", "$(x+1)^2$", 1),
-        ("x^2+2x+1", "$(x-1)^2$", 0),
-        ("(1,2)", r"\boxed{(1, 2)}", 1),
-        ("1,000", "1000", 1),
-        (r"\{1,2\}", r"$\{2,1\}$", 1),
-        ("-12", "Answer: −１２", 1),
-        ("1.234,5", "Es sind 1.234,5.", 1),
-        ("1,5", "$x=1$ or $x=5$", 1),
-        ("0,125", "0.125", 1),
-        ("5", "I do not know.", 0),
-        ("5", "", 0),
+        ("1/2", r"So it is $\frac{2}{4}$.", 1), (r"\frac{1}{2}", r"The answer is \boxed{0.5}", 1),
+        ("42", "First 41, in the end 42.", 1), ("42", "43", 0), ("x^2+2x+1", "$(x+1)^2$", 1),
+        ("x^2+2x+1", "$(x-1)^2$", 0), ("(1,2)", r"\boxed{(1, 2)}", 1), ("1,000", "1000", 1),
+        (r"\{1,2\}", r"$\{2,1\}$", 1), ("-12", "Answer: −１２", 1), ("1.234,5", "Es sind 1.234,5.", 1),
+        ("1,5", "$x=1$ or $x=5$", 1), ("0,125", "0.125", 1), ("5", "I do not know.", 0), ("5", "", 0),
     ],
-)
+)  # fmt: skip
 def test_math(answer: str, text: str, value: float) -> None:
     assert verdict(text, "math", answer=answer).value == value
     assert verdict(text, "math", of_prompt=answer).value == value

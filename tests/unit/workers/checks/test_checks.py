@@ -47,10 +47,8 @@ def answers() -> Iterator[dict[str, object]]:
 def test_run_isolates_a_failing_check(answers: dict[str, object], gives: object) -> None:
     answers["gives"] = gives
     found = checks.run(rubric(("odd", {}), ("words", {"max": 9})), Prompt.of("q"), Completion(text="a"))
-    assert [(verdict.outcome, verdict.reason) for verdict in found] == [
-        ("failed", Reason.CHECK_ERROR),
-        ("scored", None),
-    ]
+    expected = [("failed", Reason.CHECK_ERROR), ("scored", None)]
+    assert [(verdict.outcome, verdict.reason) for verdict in found] == expected
     assert (found[0].detail or "").startswith("odd: ")
 
 

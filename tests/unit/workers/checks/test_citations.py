@@ -15,22 +15,15 @@ PROMPT = Prompt.of(
 @pytest.mark.parametrize(
     ("text", "minimum", "value"),
     [
-        ("So it is [numeric-types].", 1, 1),
-        ("So [numeric-types] and [doc 2].", 2, 1),
-        ("So [numeric-types; doc 2].", 2, 1),
-        ("So [numeric-types].", 2, 0.5),
-        ("So [numeric-types], [numeric-types].", 2, 0.5),
-        ("So [numeric-types] and [invented].", 1, 0.5),
-        ("So [1].", 1, 0),
-        ("So it is.", 1, 0),
-        ("", 1, 0),
+        ("So it is [numeric-types].", 1, 1), ("So [numeric-types] and [doc 2].", 2, 1),
+        ("So [numeric-types; doc 2].", 2, 1), ("So [numeric-types].", 2, 0.5),
+        ("So [numeric-types], [numeric-types].", 2, 0.5), ("So [numeric-types] and [invented].", 1, 0.5),
+        ("So [1].", 1, 0), ("So it is.", 1, 0), ("", 1, 0),
         ("a[i] = b(x)[0], `[j]`, [link](http://x) and\n```\n[k]\n```\n[numeric-types]", 1, 1),
-        ("[some remark of mine] [numeric-types]", 1, 1),
-        ("“So it is [1]” [numeric-types].", 1, 1),
-        ("“So it is [numeric-types].”", 1, 1),
-        ("“So it is” [1] [numeric-types].", 1, 0.5),
+        ("[some remark of mine] [numeric-types]", 1, 1), ("“So it is [1]” [numeric-types].", 1, 1),
+        ("“So it is [numeric-types].”", 1, 1), ("“So it is” [1] [numeric-types].", 1, 0.5),
     ],
-)
+)  # fmt: skip
 def test_cites(text: str, minimum: int, value: float) -> None:
     assert cites(Completion(text=text), PROMPT, Cites(min=minimum)) == value
 
@@ -110,20 +103,13 @@ ONE, OTHER = "to implement the binary arithmetic", "it should return it"
 @pytest.mark.parametrize(
     "text",
     [
-        "As {a} says: “{one}”. As {b} says: “{other}”.",
-        "As {a} says: “{one}.” As {b} says: “{other}.”",
-        "{a} “{one}” and {b} “{other}”",
-        "According to {a}, “{one}”; according to {b}, “{other}”.",
-        "“{one}” {a} and “{other}” {b}.",
-        "“{one}.” {a} “{other}.” {b}",
-        "“{one}.” {a} As {b} says: “{other}.”",
-        "He says “{one}” {a}. As {b} says: “{other}”.",
-        "As Smith et al. {a} say: “{one}”. As {b} says: “{other}”.",
-        "- {a}: “{one}”\n- {b}: “{other}”",
-        "- “{one}” {a}\n- “{other}” {b}",
-        "{a} “{one}”. {b} “{other}”.",
+        "As {a} says: “{one}”. As {b} says: “{other}”.", "As {a} says: “{one}.” As {b} says: “{other}.”",
+        "{a} “{one}” and {b} “{other}”", "According to {a}, “{one}”; according to {b}, “{other}”.",
+        "“{one}” {a} and “{other}” {b}.", "“{one}.” {a} “{other}.” {b}", "“{one}.” {a} As {b} says: “{other}.”",
+        "He says “{one}” {a}. As {b} says: “{other}”.", "As Smith et al. {a} say: “{one}”. As {b} says: “{other}”.",
+        "- {a}: “{one}”\n- {b}: “{other}”", "- “{one}” {a}\n- “{other}” {b}", "{a} “{one}”. {b} “{other}”.",
     ],
-)
+)  # fmt: skip
 def test_quotes_finds_the_citation_before_or_after_a_quotation(text: str) -> None:
     for (a, b), value in ((("[numeric-types]", "[doc 2]"), 1), (("[doc 2]", "[numeric-types]"), 0)):
         said = text.format(a=a, b=b, one=ONE, other=OTHER)

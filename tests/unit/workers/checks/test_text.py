@@ -120,33 +120,18 @@ def test_distinct() -> None:
 
 
 ARGS: dict[str, dict[str, object]] = {
-    "contains": {"terms": ["a", " b"], "mode": "share", "whole": True},
-    "words": {"min": 3, "max": 4},
-    "sentences": {"min": 2, "max": 2},
-    "distinct": {"n": 2},
-    "cites": {},
-    "quotes": {"words": 1, "cited": True},
-    "supported": {"words": 1, "overlap": 0.5},
-    "cites_pages": {"pages": [["a"]]},
-    "mentions": {"terms": ["a"]},
-    "copied": {"max": 0, "run": 2},
-    "valid_calls": {},
-    "invented_actions": {},
-    "paragraphs": {"min": 2},
-    "characters": {"max": 9},
-    "string": {"reference": "a", "operation": "ilike"},
-    "headings": {"min": 2, "titles": ["a"]},
-    "tables": {},
-    "lists": {},
-    "format": {"kind": "yaml"},
-    "language": {"codes": ["en"]},
-    "similarity": {"references": ["a b"], "metric": "rouge_1"},
+    "contains": {"terms": ["a", " b"], "mode": "share", "whole": True}, "words": {"min": 3, "max": 4},
+    "sentences": {"min": 2, "max": 2}, "distinct": {"n": 2}, "cites": {}, "quotes": {"words": 1, "cited": True},
+    "supported": {"words": 1, "overlap": 0.5}, "cites_pages": {"pages": [["a"]]}, "mentions": {"terms": ["a"]},
+    "copied": {"max": 0, "run": 2}, "valid_calls": {}, "invented_actions": {}, "paragraphs": {"min": 2},
+    "characters": {"max": 9}, "string": {"reference": "a", "operation": "ilike"},
+    "headings": {"min": 2, "titles": ["a"]}, "tables": {}, "lists": {}, "format": {"kind": "yaml"},
+    "language": {"codes": ["en"]}, "similarity": {"references": ["a b"], "metric": "rouge_1"},
     "ifeval": {"instruction_id": "punctuation:no_comma"},
     "string_check": {"input": "{{sample.output_text}}", "reference": "a", "operation": "ilike"},
-    "text_similarity": {"input": "{{sample.output_text}}", "reference": "a b", "metric": "fuzzy_match"},
-    "loops": {},
+    "text_similarity": {"input": "{{sample.output_text}}", "reference": "a b", "metric": "fuzzy_match"}, "loops": {},
     "code_cheating": {"tests": ["assert f('abcd') == 1"]},
-}
+}  # fmt: skip
 IN_PROCESSES = {"regex", "math", "json_schema", "code", "python"}
 
 

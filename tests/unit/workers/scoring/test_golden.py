@@ -164,21 +164,13 @@ def test_checks_have_their_versions() -> None:
 
 
 CONTENT = [
-    "2fe934fd137c7837",
-    "bfbe9f49bf644ad2",
-    "d7169a8884d9f912",
-    "a0b410d86ced1861",
-    "b9e8a9dfa0f378ba",
+    "2fe934fd137c7837", "bfbe9f49bf644ad2", "d7169a8884d9f912", "a0b410d86ced1861", "b9e8a9dfa0f378ba",
     "1784486821779a6e",
-]
+]  # fmt: skip
 CRITERIA = [
-    "0e725d98930e6030",
-    "0c0ccfd0b4e7f3a3",
-    "4ee85d5ec126eadc",
-    "78c6be71cd6f055d",
-    "fcfb4b0f7cada226",
+    "0e725d98930e6030", "0c0ccfd0b4e7f3a3", "4ee85d5ec126eadc", "78c6be71cd6f055d", "fcfb4b0f7cada226",
     "6b994e7cc047e03d",
-]
+]  # fmt: skip
 VERSIONS = {
     "code": 5,
     "code_cheating": 9,

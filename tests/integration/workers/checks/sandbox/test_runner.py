@@ -44,16 +44,9 @@ def test_run_python_hides_unix_sockets(tmp_path: Path) -> None:
 
 def test_run_python_denies_writes_outside_tmp() -> None:
     cases = [
-        "/x",
-        "/box/x",
-        "/usr/x",
-        "/etc/x",
-        "/dev/x",
-        "/dev/shm/x",
-        "/root/x",
-        "/proc/sys/kernel/hostname",
+        "/x", "/box/x", "/usr/x", "/etc/x", "/dev/x", "/dev/shm/x", "/root/x", "/proc/sys/kernel/hostname",
         "/box/main.py",
-    ]
+    ]  # fmt: skip
     for where in cases:
         assert not run_python(f"open({where!r}, 'w').write('x')").ok
 
