@@ -67,6 +67,7 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Labels, "add", "POST", "", CREATED),
     (Labels, "page", "GET", "", OK),
     (Labels, "completions", "GET", "/completions", OK),
+    (Labels, "agreement", "GET", "/agreement", OK),
     (Rubrics, "add", "POST", "", CREATED),
     (Rubrics, "generate", "POST", "/generate", CREATED),
     (Rubrics, "lint", "POST", "/lint", OK),

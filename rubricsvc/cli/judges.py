@@ -264,15 +264,19 @@ def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
     return FIXES[reason]
 
 
-@command(app)
-def agreement(judge: JudgeRef, query: AgreementQuery, as_json: Json = False) -> None:
-    """Compare a judge's verdicts with people's labels: mean over criteria, each, pooled, and where they differ most.
+@command(app, without=("resamples",))
+def agreement(
+    query: AgreementQuery,
+    judge: Annotated[str | None, typer.Argument(help="Name or id.", show_default="between people")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a judge's verdicts with people's labels, or, without a judge, people's with each other.
 
-    If several people labelled the same, their agreement with each other is printed beside the judge's. --json has the
-    confusion of each criterion.
+    It prints the mean over criteria, all pooled, each criterion, and the completions on which they differ most. --json
+    has the confusion of each criterion.
     """
     with service() as s:
-        show(s.judges.agreement(judge, query), as_json)
+        show(s.labels.agreement(query) if judge is None else s.judges.agreement(judge, query), as_json)
 
 
 @app.command()

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.commands import command, local_service
+from rubricsvc.cli.commands import local_service
 from rubricsvc.cli.output import Json, echo, group, print_data, show
-from rubricsvc.queries import Paging
+from rubricsvc.schemas.base import every_row
 
 app = group("API keys of the service.")
 
@@ -26,11 +26,11 @@ def create(
     print_data(secret)
 
 
-@command(app, "list")
-def list_keys(query: Paging, as_json: Json = False) -> None:
+@app.command("list")
+def list_keys(as_json: Json = False) -> None:
     """List keys without their secrets."""
     with local_service() as s:
-        show(s.keys.page(query), as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
+        show(every_row(s.keys.page), as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
 
 
 @app.command()

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import csv
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import File, Format, import_and_report
-from rubricsvc.cli.output import Json, Out, group, open_output, print_json, show
+from rubricsvc.cli.output import Json, Out, clean, group, open_output, print_json, replaced, show
+from rubricsvc.core.rubric import Ordinal
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats.input_file import neutralized
+from rubricsvc.formats.record import SHEET
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
 from rubricsvc.schemas.base import every_row
+from rubricsvc.services.local import LocalService
 
-app = group("Labels: people's verdicts, to compare judges with.")
+if TYPE_CHECKING:
+    from rubricsvc.client import Client
+
+app = group("Labels: people's verdicts. `labels agreement` compares people, `judges agreement NAME` a judge with them.")
 verdicts = group("Verdicts of judges, by criterion.")
 
 
@@ -34,11 +48,24 @@ def import_(
     import_and_report(file, query.model_copy(update={"noun": "labels"}), as_json)
 
 
-@command(app, without=("after", "limit"))
-def export(query: LabelFilters, out: Out = None, as_json: Json = False) -> None:
-    """List labels; --out and --json write JSON lines that `rubricsvc labels import` reads."""
+@command(app, without=("after", "limit", "completion_id"))
+def export(
+    query: LabelFilters,
+    *,
+    blind: Annotated[bool, typer.Option("--blind", help="Write the sheet to fill in, for --job.")] = False,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """List labels, or with --blind write a sheet to label a job's completions: no verdicts, no policies.
+
+    --out and --json write JSON lines that `rubricsvc labels import` reads; so is the sheet, a CSV or with --out
+    FILE.xlsx a workbook: a row for each judged criterion, in which a blank value is no label.
+    """
     columns = ("completion_id", "rubric", "label.criterion", "label.annotator", "label.value", "label.note")
     with service() as s:
+        if blind:
+            write_sheet(sheet_rows(s, query), out)
+            return
         rows = every_row(s.labels.page, **query.model_dump(exclude={"after", "limit"}))
         if out is None and not as_json:
             show(rows, columns=columns, empty="no labels; import some with `rubricsvc labels import FILE`")
@@ -46,6 +73,45 @@ def export(query: LabelFilters, out: Out = None, as_json: Json = False) -> None:
         with open_output(out) as stream:
             for row in rows:
                 print_json(row.model_dump(exclude={"id", "created_at", "label"}) | row.label.model_dump(), stream)
+
+
+def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
+    """Yield the cells of a `SHEET` of a job: prompts by id, their completions in random order."""
+    if query.job_id is None:
+        raise InvalidError("a sheet is of the completions of a job", hint="name it: --job ID", path="job")
+    rubric, rows = cache(s.rubrics.get), list[Mapping[str, Any]]()
+    after: int | None = 0
+    only = query.rubric_id and rubric(query.rubric_id).digest
+    while after is not None:
+        part = s.jobs.export(query.job_id, after=after)
+        rows, after = [*rows, *part.rows], part.next
+    random.Random(query.job_id).shuffle(rows)
+    for row in sorted(rows, key=lambda row: row["prompt_id"]):
+        if only in (None, row["rubric_digest"]):
+            texts = [neutralized(row["prompt"]), neutralized(row["completion"])]
+            for one in rubric(row["rubric"]).rubric.criteria:
+                if one.check is None:
+                    names = row["completion_id"], row["rubric"], one.key, query.annotator or "", "", ""
+                    labels = [one.label for one in one.scale.levels] if isinstance(one.scale, Ordinal) else ()
+                    values = " / ".join(labels) or ("true / false" if one.scale.kind == "binary" else "0 to 1")
+                    yield *names, *texts, neutralized(one.text), values
+
+
+def write_sheet(rows: Iterable[Sequence[str | int]], out: Path | None) -> None:
+    """Write the rows of a `SHEET` as CSV, or to a file whose name ends in .xlsx as a workbook."""
+    rows = chain([SHEET], rows)
+    if out is None or out.suffix.lower() != ".xlsx":
+        with open_output(out) as stream:
+            csv.writer(stream, lineterminator="\n").writerows(rows)
+        return
+    from openpyxl import Workbook
+
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("labels")
+    for row in rows:
+        sheet.append([clean(cell) if isinstance(cell, str) else cell for cell in row])
+    with replaced(out) as part:
+        book.save(part)
 
 
 @command(verdicts, "list")

@@ -36,7 +36,7 @@ COMMANDS = {
     "judges": "Judges: models that score completions.",
     "jobs": "Jobs: completions to score, rubrics to generate.",
     "verdicts": "Verdicts of judges, by criterion.",
-    "labels": "Labels: people's verdicts, to compare judges with.",
+    "labels": "Labels: people's verdicts, and their agreement.",
     "evolve": "Evolutions: rubrics that labels or training runs improve.",
     "runs": "Training runs.",
     "keys": "API keys of the service.",
@@ -70,8 +70,9 @@ class LazyGroup(TyperGroup):
         self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Import the command that is used; accept its singular."""
+        """Import the command that is used; accept its singular. `labels agreement` is `judges agreement`."""
         args = [ALIASES.get(args[0], args[0]), *args[1:]]
+        args[0] = "judges" if args[:2] == ["labels", "agreement"] else args[0]
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else command, rest
 

@@ -43,12 +43,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 
 
 class _Group(TyperGroup):
-    """A group whose help has the whole first sentence of each command, wrapped. `list` is `show` without a name."""
+    """A group whose help has the whole first sentence of each command, wrapped, with other names of two of them."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Accept `list` where the group has `show`."""
-        if args[0] == "list" and "list" not in self.commands and "show" in self.commands:
-            args = ["show", *args[1:]]
+        """Accept `list` for `show`, and of labels `template` for `export --blind`."""
+        other = {"list": ["show"], "template": ["export", "--blind"]}.get(args[0], [""])
+        if args[0] not in self.commands and other[0] in self.commands:
+            args = [*other, *args[1:]]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

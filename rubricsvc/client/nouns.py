@@ -185,6 +185,7 @@ class Labels(Noun[C]):
 
     page = endpoint(schemas.Page[schemas.StoredLabel], "GET labels", queries.LabelFilters)
     completions = endpoint(schemas.Page[JudgedCompletion], "GET labels/completions", queries.LabelledFilters)
+    agreement = endpoint(AgreementReport, "GET labels/agreement", queries.AgreementQuery)
 
     add = endpoint(schemas.StoredIds, "POST labels", schemas.NewLabels)
 

@@ -599,7 +599,7 @@ def kind_of(first: Any) -> str | None:
     """Return ``completions`` or ``labels`` if a file with this first record holds them by themselves; else None."""
     if not isinstance(first, dict):
         return None
-    if "annotator" in first and "completion_id" in first:
+    if "completion_id" in first and first.keys() & {"annotator", "criterion"}:
         return "labels"
     of_truthfulqa = str(first.get("prompt")).rstrip().endswith(("\nTrue:", "\nHelpful:"))
     if first.keys() & {"criteria", "rubrics", "rubric", "criterions"} or of_truthfulqa:
@@ -647,11 +647,15 @@ class LabelLine(GivenLabel):
 
 _REFERENCES = tuple(name for name in LabelLine.model_fields if name not in GivenLabel.model_fields)
 LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
+SHEET = ("completion_id", "rubric", "criterion", "annotator", "value", "note", "prompt", "completion", "text", "values")
+"""Columns of a sheet to fill in; those from ``prompt`` on are for the person alone."""
 
 
 def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
-    """Yield the label; what is wrong with it is added to the entry."""
-    data = entry.mapping(LABEL_FIELDS)
+    """Yield the label, of a row of a sheet without a value none; what is wrong with it is added to the entry."""
+    data = entry.mapping((*LABEL_FIELDS, *(SHEET if entry.is_csv else ())))
+    if entry.is_csv and "value" not in data:
+        return
     if entry.is_csv and "prompt_id" not in data and (id_ := data.get("completion_id", "")).isdecimal():
         data = data | {"completion_id": int(id_)}
     if "value" not in data:

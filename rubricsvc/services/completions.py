@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.prompt import Completion
-from rubricsvc.queries import CompletionFilters, LabelFilters, LabelledFilters, Paging, VerdictFilters
+from rubricsvc.errors import InvalidError
+from rubricsvc.queries import AgreementQuery, CompletionFilters, LabelFilters, LabelledFilters, Paging, VerdictFilters
 from rubricsvc.schemas import (
     NewCompletions,
     NewLabels,
@@ -24,6 +25,7 @@ from rubricsvc.schemas import (
     StoredVerdict,
 )
 from rubricsvc.schemas.base import takes
+from rubricsvc.stats.reports import AgreementReport
 from rubricsvc.store import completions, jobs, labels, rubrics
 from rubricsvc.store.labels import RubricVersion, superseded
 from rubricsvc.store.session import Database, page_of
@@ -120,6 +122,21 @@ class Labels:
                 for row in rows
             ]
             return Page.cut(found, query.limit)
+
+    @takes(AgreementQuery)
+    def agreement(self, query: AgreementQuery) -> AgreementReport:
+        """Compare people's labels with each other, without any judge. 422 if no two people labelled the same."""
+        from rubricsvc.stats.agreement import agreement_report
+
+        with self.db.read() as session:
+            rows = labels.judged_labels(session, None, job_id=query.job_id)
+        rows = [one for one in rows if query.criterion in (None, one.label.criterion)]
+        found = agreement_report(None, rows, resamples=query.resamples)
+        if not found.pooled.annotator_pairs and not (found.reward and found.reward.annotator_pairs):
+            raise InvalidError(
+                "no criterion has labels of two people", hint="write a sheet: `rubricsvc labels template`"
+            )
+        return found
 
     @takes(LabelledFilters)
     def completions(self, query: LabelledFilters) -> Page[JudgedCompletion]:

@@ -140,8 +140,6 @@ class Judges:
         """
         with self.db.read() as session:
             row = judges.get(session, ref)
-            if job is not None:
-                jobs.scoring(session, job)
             judge, found = row.value, judged_labels(session, row.id, job_id=job)
         rows = [one for one in found if criterion in (None, one.label.criterion)]
         if not rows:

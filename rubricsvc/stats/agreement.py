@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from statistics import fmean
 
 import numpy as np
@@ -32,7 +32,7 @@ from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.paired import correlation
 from rubricsvc.stats.ranking import concordance
-from rubricsvc.stats.reports import AgreementReport, CriterionAgreement, Disagreement, MeanAgreement
+from rubricsvc.stats.reports import AgreementReport, CriterionAgreement, Disagreement, Dispute, MeanAgreement
 
 TENTHS = tuple(step / 10 for step in range(11))
 BINS = 10
@@ -235,7 +235,7 @@ MAX_DISAGREEMENTS = 20
 POOLED = "all criteria, pooled"
 
 
-def judge_value(judge: Judge, row: JudgedLabel) -> tuple[float | None, str | None]:
+def judge_value(judge: Judge | None, row: JudgedLabel) -> tuple[float | None, str | None]:
     """Return what the judge says of a labelled criterion, and why this label is excluded; None if it is not.
 
     It is the judge's (calibrated) probability if it has one, else its value; None without one, or of a check.
@@ -247,7 +247,7 @@ def judge_value(judge: Judge, row: JudgedLabel) -> tuple[float | None, str | Non
         reason = "decided by a check"
     elif verdict is None or verdict.outcome != "scored":
         reason = "not judged" if verdict is None else verdict.outcome
-    if verdict is None or verdict.value is None or row.criterion is None or row.criterion.check:
+    if judge is None or verdict is None or verdict.value is None or row.criterion is None or row.criterion.check:
         return None, reason
     if verdict.probability is None or judge.threshold is None:
         return verdict.value, reason
@@ -255,8 +255,10 @@ def judge_value(judge: Judge, row: JudgedLabel) -> tuple[float | None, str | Non
     return calibration.value(row.criterion, verdict.probability) if calibration else verdict.probability, reason
 
 
-def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: int = RESAMPLES) -> AgreementReport:
-    """Return the judge's agreement with these labels; the criteria with the most labels come first."""
+def agreement_report(
+    judge: Judge | None, rows: Sequence[JudgedLabel], *, resamples: int = RESAMPLES
+) -> AgreementReport:
+    """Return the judge's agreement with these labels, or people's with each other; the most labelled criteria first."""
     on_criteria = [row for row in rows if row.criterion is not None]
     by_question: dict[str, list[JudgedLabel]] = defaultdict(list)
     for row in on_criteria:
@@ -281,29 +283,50 @@ def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: in
             found = {"criterion": label.criterion, "judge": value, "rationale": verdict.rationale}
             ids = {"completion_id": row.completion_id, "completion_external_id": row.completion_external_id}
             worst.append(Disagreement.model_validate(ids | given | found))
-    overall = [row for row in rows if row.label.criterion == OVERALL]
-    reward = (
-        criterion_agreement(judge, overall, OVERALL_METRICS, name="reward", resamples=resamples)[0] if overall else None
-    )
+    overall, name = [row for row in rows if row.label.criterion == OVERALL], "reward" if judge else OVERALL
+    reward = criterion_agreement(judge, overall, OVERALL_METRICS, name=name, resamples=resamples) if overall else None
+    measured, names = (of_judge, METRICS) if judge else (of_people, BETWEEN_PEOPLE)
     return AgreementReport(
-        judge=judge.name,
-        calibrated=judge.calibrated,
+        judge=judge.name if judge else None,
+        calibrated=judge.calibrated if judge else None,
         labels=len(rows),
         annotators=len({row.label.annotator for row in rows}),
         mean=MeanAgreement(
-            metrics=estimate_metrics(of_judge, resamples=resamples),
-            criteria={name: sum(null_reason(name, one) is None for one in of_judge) for name in METRICS},
+            metrics=estimate_metrics(of_judge, names if judge else (), resamples=resamples),
+            criteria={name: sum(null_reason(name, one) is None for one in measured) for name in names},
             inter_annotator={name: one for name, one in among.items() if one.value is not None},
         ),
         pooled=pooled,
         criteria=tuple(groups),
         worst=tuple(sorted(worst, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]),
-        reward=reward,
+        disputed=_disputed(rows),
+        reward=reward[0] if reward else None,
     )
 
 
+def _disputed(rows: Sequence[JudgedLabel]) -> tuple[Dispute, ...]:
+    """Return the completions on which the labels of two people differ most, over all of their criteria."""
+    given: dict[int, dict[str, list[JudgedLabel]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.label.value is not None:
+            given[row.completion_id][row.question].append(row)
+    found = []
+    for id_, by_question in given.items():
+        distances, labels = [], {}
+        for each in by_question.values():
+            values = {one.label.annotator: one.label.value or 0.0 for one in each}
+            distances += [fmean(abs(a - b) for a, b in combinations(values.values(), 2))] if len(values) > 1 else []
+            if len(set(values.values())) > 1:
+                labels[each[0].label.criterion] = ", ".join(f"{who} {value:g}" for who, value in values.items())
+        if labels:
+            names = {"completion_id": id_, "completion_external_id": each[0].completion_external_id}
+            counts = {"differ": len(labels), "of": len(distances), "distance": fmean(distances), "labels": labels}
+            found.append(Dispute.model_validate(names | counts))
+    return tuple(sorted(found, key=lambda one: -one.distance)[:MAX_DISAGREEMENTS])
+
+
 def criterion_agreement(
-    judge: Judge,
+    judge: Judge | None,
     rows: Sequence[JudgedLabel],
     metrics: Sequence[str] = METRICS,
     *,
@@ -313,7 +336,7 @@ def criterion_agreement(
     """Return the judge's agreement with labels on one question, its pairs, and those of people among themselves.
 
     Args:
-        judge: The judge.
+        judge: The judge; None for people among themselves only.
         rows: The labels; with `OVERALL_METRICS`, overall ones, which are compared with rewards.
         metrics: Some of the `METRICS`.
         name: By default that of the criterion.
@@ -356,8 +379,8 @@ def criterion_agreement(
     group = CriterionAgreement(
         name=name or rows[0].label.criterion,
         pairs=len(used),
-        excluded=dict(excluded),
-        metrics=estimate_metrics([sample], metrics, resamples=resamples),
+        excluded=dict(excluded) if judge else {},
+        metrics=estimate_metrics([sample], metrics if judge else (), resamples=resamples),
         levels=sample.levels,
         confusion=tuple(map(tuple, sample.confusion().tolist())) if has_classes else (),
         between_levels=int(off_level.sum()) if has_classes else 0,

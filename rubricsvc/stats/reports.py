@@ -50,14 +50,25 @@ class Disagreement(Value):
     rationale: str | None
 
 
+class Dispute(Value):
+    """A completion on which labels ``differ``, of how many criteria with several; ``distance`` is their mean."""
+
+    completion_id: int
+    completion_external_id: str | None
+    differ: int
+    of: int
+    distance: float
+    labels: dict[str, str]
+
+
 class AgreementReport(Value):
-    """The agreement of a judge.
+    """The agreement of a judge with people; without a ``judge``, of people with each other.
 
     ``mean`` is over criteria, ``pooled`` over the pairs of all criteria, and ``reward`` the agreement of its rewards
-    with ``overall`` labels, if there are any.
+    with ``overall`` labels, if there are any. ``disputed`` are the completions on which people differ most.
     """
 
-    judge: str
+    judge: str | None
     calibrated: bool | None
     labels: int
     annotators: int
@@ -65,6 +76,7 @@ class AgreementReport(Value):
     pooled: CriterionAgreement
     criteria: tuple[CriterionAgreement, ...]
     worst: tuple[Disagreement, ...]
+    disputed: tuple[Dispute, ...] = ()
     reward: CriterionAgreement | None = None
 
 

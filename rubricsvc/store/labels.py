@@ -144,8 +144,8 @@ _Item = Row[int, int, int, float | None]
 """Completion id, id, rubric id and reward of an item."""
 
 
-def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
-    """Return every label beside this judge's verdicts, with ``job_id`` only on what that job scored.
+def judged_labels(session: Session, judge_id: int | None, *, job_id: int | None = None) -> list[JudgedLabel]:
+    """Return every label beside this judge's verdicts, if any, with ``job_id`` only on what that job scored.
 
     A label belongs to the question that the person was asked. If the judge was not asked under the label's rubric, the
     label is returned as one of the rubric under which the judge was last asked this question about the completion. If a
@@ -154,6 +154,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     columns = (CompletionRow.prompt_id, CompletionRow.content["id"].as_string())
     query = select(LabelRow, *columns).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
     if job_id is not None:
+        jobs.scoring(session, job_id)  # raises NotFoundError
         query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
     if not (rows := session.execute(query.order_by(LabelRow.id)).all()):
         return []
@@ -163,7 +164,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     versions = {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(known)}
     # Older items may have asked other questions. Only the item names the judge: verdicts are shared by all judges and
     # rubrics that ask the same question. The reward is the same item's, null too: an older one is of other verdicts.
-    newest = jobs.newest_items(judge_id, job_id).where(ItemRow.completion_id.in_(labelled))
+    newest = jobs.newest_items(judge_id or 0, job_id).where(ItemRow.completion_id.in_(labelled))
     of_items = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward)
     newest_first = of_items.where(ItemRow.id.in_(newest)).order_by(ItemRow.id.desc())
     judged: dict[int, list[_Item]] = defaultdict(list)
@@ -179,7 +180,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     labels = []
     for row, prompt_id, external_id in rows:
         match = matches[row.id]
-        if row.id in outdated or (match is None and job_id is not None):
+        if row.id in outdated or (match is None and job_id is not None and judge_id is not None):
             continue
         version, key = (versions[match[0].rubric_id], match[1]) if match else (versions[row.rubric_id], row.criterion)
         labels.append(

@@ -75,7 +75,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 BUDGETS = {
     "rubricsvc/core": 3_520,
-    "rubricsvc/stats": 1_805,
+    "rubricsvc/stats": 1_830,
     "rubricsvc/formats": 2_500,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 653,
@@ -83,10 +83,10 @@ BUDGETS = {
     "rubricsvc/store": 3_790,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_810,
-    "rubricsvc/client": 800,
+    "rubricsvc/client": 810,
     "rubricsvc/api": 900,
     "rubricsvc/web": 536,
-    "rubricsvc/cli": 3_820,
+    "rubricsvc/cli": 3_890,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
     "workers/scoring": 800,

@@ -1,5 +1,6 @@
 """``labels``, ``completions`` and ``graders``."""
 
+import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.formats.record import SHEET
 from tests.cli import Cli, Ran, add_judge
 
 RECORD = {
@@ -73,6 +75,61 @@ def test_export_of_a_job_has_the_labels_of_its_completions(labelled: Cli, tmp_pa
     lines = labelled("labels", "export", "--job", 2, "--json").lines
     assert len(lines) == 5 and {line["completion_id"] for line in lines} == {1}
     assert labelled("labels", "export", "--job", 9).code == 3
+
+
+def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cli, tmp_path: Path) -> None:
+    """Of CSV and Excel; a blank value is no label, and a formula in a text is none. Then people are compared."""
+    second = RECORD | {"completions": [{"text": "=1+1", "policy": "p"}], "labels": {}}
+    assert labelled("rubrics", "import", "-", stdin=json.dumps(second)).code == 0
+    add_judge(labelled)
+    assert labelled("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    assert labelled("labels", "export", "--blind").code == 2, "a sheet is of a job"
+    sheet = tmp_path / "sheet.csv"
+    assert labelled("labels", "template", "--job", 1, "--annotator", "eve", "--out", sheet).code == 0
+    rows = list(csv.DictReader(sheet.read_text().splitlines()))
+    assert [*rows[0]] == [*SHEET] and len(rows) == 4 and {row["annotator"] for row in rows} == {"eve"}
+    assert {row["completion"] for row in rows} == {"Air scatters.", "'=1+1"}
+    assert [row["values"] for row in rows[:2]] == ["true / false", "no / half / yes"]
+    untouched = labelled("labels", "import", sheet)
+    assert untouched.code == 2 and "no valid labels" in untouched.err
+    for row, value in zip(rows, ("true", "half", "null", ""), strict=True):
+        row["value"] = value
+    with sheet.open("w") as stream:
+        writer = csv.DictWriter(stream, SHEET)
+        writer.writeheader()
+        writer.writerows(rows)
+    ran = labelled("labels", "import", sheet, "--json")
+    assert ran.code == 0 and ran.json["new"]["labels"] == 3, ran.err
+    mine = labelled("labels", "export", "--annotator", "eve", "--json").lines
+    assert [(one["criterion"], one["value"]) for one in mine] == [("c1", 1.0), ("c2", 0.5), ("c1", None)]
+
+    openpyxl = pytest.importorskip("openpyxl")
+    assert labelled("labels", "template", "--job", 1, "--out", tmp_path / "sheet.xlsx").code == 0
+    cells = list(openpyxl.load_workbook(tmp_path / "sheet.xlsx").active.iter_rows(values_only=True))
+    assert cells[0] == SHEET and len(cells) == 5
+
+
+def test_agreement_without_a_judge_is_between_people(labelled: Cli) -> None:
+    assert labelled("labels", "agreement", "--criterion", "c2").code == 2, "nobody else labelled it with a value"
+    people = {"ann": "1111100000", "bob": "1111100010", "cy": "1011000000"}
+    for n in range(10):
+        record = RECORD | {
+            "id": f"p{n}",
+            "name": f"r{n}",
+            "prompt": f"Why {n}?",
+            "completions": [{"text": "a", "id": "a"}],
+        }
+        record |= {"labels": {"c1": {who: values[n] == "1" for who, values in people.items()}}}
+        assert import_lines(labelled, record).code == 0
+    ran = labelled("labels", "agreement", "--json")
+    assert ran.code == 0, ran.err
+    report = ran.json
+    assert report["judge"] is None and report["pooled"]["annotator_pairs"] == 31
+    kappa = report["mean"]["inter_annotator"]["weighted_kappa"]
+    assert 0.0 < kappa["low"] < kappa["value"] < kappa["high"] <= 1.0
+    first = report["disputed"][0]
+    assert (first["completion_id"], first["differ"], first["of"], first["distance"]) == (1, 1, 1, 1.0)
+    assert "c1 ann 1, bob 1, cy 0" in labelled("labels", "agreement").out
 
 
 def lines(*records: Mapping[str, object]) -> str:
