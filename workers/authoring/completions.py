@@ -150,8 +150,8 @@ class CompletionSampler:
             if isinstance(reply, Reply):
                 recorded = {**self.sampling, "sample": number, "truncated": reply.truncated}
                 text, thought = storable(reply.text), storable(reply.thinking)
-                said = (Message(role="assistant", content=text, reasoning=thought),) if thought else ()
-                completion = Completion(text=text, messages=said, policy=self.policy, sampling=recorded)
+                messages = (Message(role="assistant", content=text, reasoning=thought),) if thought else ()
+                completion = Completion(text=text, messages=messages, policy=self.policy, sampling=recorded)
                 rows.append(NewCompletion(prompt_id=prompt_id, completion=completion))
                 result.truncated += reply.truncated
                 result.tokens += reply.usage.completion if reply.usage else 0.0
