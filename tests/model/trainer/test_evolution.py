@@ -341,14 +341,11 @@ def decided(db: Database, entries: list[BufferedCriterion], *, referenced: bool 
 
 def test_decide_keeps_the_limit_and_never_moves_frozen_criteria(db: Database) -> None:
     entries = [
-        entry("frozen", "frozen", separation=0.0, tested_step=3),
-        entry("old", "active", separation=0.1),
-        entry("kept", "active", separation=0.3),
-        entry("best", separation=0.5, tested_step=3),
-        entry("flat", separation=0.01, tested_step=3),
-        entry("asleep", "retired", separation=0.5, tested_step=2),
+        entry("frozen", "frozen", separation=0.0, tested_step=3), entry("old", "active", separation=0.1),
+        entry("kept", "active", separation=0.3), entry("best", separation=0.5, tested_step=3),
+        entry("flat", separation=0.01, tested_step=3), entry("asleep", "retired", separation=0.5, tested_step=2),
         entry("untried"),
-    ]
+    ]  # fmt: skip
     after = decided(db, entries)
     assert after == {"old": "limit", "kept": None, "best": None, "flat": "separation"}
 

@@ -43,26 +43,11 @@ def test_fill_leaves_other_braces_as_text() -> None:
 
 def test_template_text_rejects_all_but_paths() -> None:
     for template in [
-        "{{item}}",
-        "{{ }}",
-        "{{item.a + 1}}",
-        "{{item.a()}}",
-        "{{item.__class__}}",
-        "{{item.a.__init__.__globals__}}",
-        "{{item['a']}}",
-        "{{item[-1]}}",
-        "{{item.a|upper}}",
-        "{{config.secret}}",
-        "{{self}}",
-        "{{sample.reasoning}}",
-        "{{ {{item.a}} }}",
-        "{{item..a}}",
-        "{{item.a[99999999]}}",
-        "{{item.a",
-        "{{item.a }",
-        "{{\tsample.output_text",
-        "{{ and {{item.a",
-    ]:
+        "{{item}}", "{{ }}", "{{item.a + 1}}", "{{item.a()}}", "{{item.__class__}}",
+        "{{item.a.__init__.__globals__}}", "{{item['a']}}", "{{item[-1]}}", "{{item.a|upper}}", "{{config.secret}}",
+        "{{self}}", "{{sample.reasoning}}", "{{ {{item.a}} }}", "{{item..a}}", "{{item.a[99999999]}}", "{{item.a",
+        "{{item.a }", "{{\tsample.output_text", "{{ and {{item.a",
+    ]:  # fmt: skip
         with pytest.raises(ValidationError):
             SAFE.validate_python(template)
         with pytest.raises(ValueError, match="template"):

@@ -96,12 +96,9 @@ def test_log_masses_of_a_question_do_not_depend_on_the_others(folder: Path, judg
 
 def test_label_distribution_has_the_value() -> None:
     cases = [
-        ((1.0, 0.0), 1.0, (1.0, 0.0)),
-        ((1.0, 0.0), 0.25, (0.25, 0.75)),
-        ((0.0, 0.7, 1.0), 0.7, (0.0, 1.0, 0.0)),
-        ((0.0, 0.7, 1.0), 0.85, (0.0, 0.5, 0.5)),
-        ((0.2, 0.8), 0.0, (1.0, 0.0)),  # below the lowest level
-    ]
+        ((1.0, 0.0), 1.0, (1.0, 0.0)), ((1.0, 0.0), 0.25, (0.25, 0.75)), ((0.0, 0.7, 1.0), 0.7, (0.0, 1.0, 0.0)),
+        ((0.0, 0.7, 1.0), 0.85, (0.0, 0.5, 0.5)), ((0.2, 0.8), 0.0, (1.0, 0.0)),  # below the lowest level
+    ]  # fmt: skip
     for values, value, expected in cases:
         assert label_distribution(values, value) == pytest.approx(expected)
 

@@ -118,13 +118,9 @@ def test_find_links_removes_links_and_asks_for_their_targets(tmp_path: Path) -> 
     assert task.pages == (("one.html",), ("two.html",)) and task.source == "a"
     assert f"refers to {GAP} and to {GAP} for" in task.prompt.text
     for answer, value in (
-        ("[one.html] [two.html]", 1.0),
-        ("[one.html]", 2 / 3),
-        ("[one.html] [two.html] [a] [x](y)", 1.0),
-        ("[one.html] [two.html] [list]", 0.8),
-        ("All of [one.html, two.html]", 1.0),
-        ("[list]", 0.0),
-    ):
+        ("[one.html] [two.html]", 1.0), ("[one.html]", 2 / 3), ("[one.html] [two.html] [a] [x](y)", 1.0),
+        ("[one.html] [two.html] [list]", 0.8), ("All of [one.html, two.html]", 1.0), ("[list]", 0.0),
+    ):  # fmt: skip
         assert reward_of_checks(task, answer) == pytest.approx(value), answer
 
 

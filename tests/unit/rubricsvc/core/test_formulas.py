@@ -115,11 +115,8 @@ def test_dr_tulu_blend_adds_its_tagged_terms() -> None:
     both = tagged[0].model_copy(update={"tags": ("format", "citation")})
     fault = tagged[0].model_copy(update={"weight": -9.0})
     for criteria in (
-        tagged,
-        (*rubric(1).criteria, *tagged[1:]),
-        (*task.criteria, both),
-        (*task.criteria[:3], fault, *tagged[1:]),
-    ):
+        tagged, (*rubric(1).criteria, *tagged[1:]), (*task.criteria, both), (*task.criteria[:3], fault, *tagged[1:]),
+    ):  # fmt: skip
         keyed = tuple(c.model_copy(update={"key": f"k{n}"}) for n, c in enumerate(criteria))
         with pytest.raises(FormulaError, match="'citation', 'format', 'search_turns'"):
             check_formula(Rubric(criteria=keyed, formula="dr_tulu_blend"))
@@ -157,18 +154,12 @@ FIVE = Ordinal(levels=tuple(Level(label=f"{n}", value=(n - 1) / 4) for n in rang
 def test_ratings_are_the_criterion_s_number() -> None:
     for name, scale, value, expected in [
         ("rar_implicit", Numeric(low=1, high=10), (7 - 1) / 9, 6 / 9),
-        ("rar_implicit", Numeric(low=1, high=10), 0.0, 0.0),
-        ("ldc_as_judge", Numeric(low=0, high=100), 0.85, 0.85),
-        ("reward_hub", Numeric(low=0, high=10), 0.7, 7.0),
-        ("reward_hub", Binary(), 1.0, 1.0),
-        ("prometheus", Numeric(low=1, high=5), 0.75, 4.0),
-        ("prometheus", FIVE, 0.25, 2.0),
-        ("prometheus", FIVE, 1.0, 5.0),
-        ("prometheus", Binary(), 0.0, 0.0),
-        ("skyrl", Binary(), 1.0, 1.0),
-        ("skyrl", Numeric(low=0, high=1), 0.0, 0.0),
-        ("art", Binary(), 0.35, 0.35),
-    ]:
+        ("rar_implicit", Numeric(low=1, high=10), 0.0, 0.0), ("ldc_as_judge", Numeric(low=0, high=100), 0.85, 0.85),
+        ("reward_hub", Numeric(low=0, high=10), 0.7, 7.0), ("reward_hub", Binary(), 1.0, 1.0),
+        ("prometheus", Numeric(low=1, high=5), 0.75, 4.0), ("prometheus", FIVE, 0.25, 2.0),
+        ("prometheus", FIVE, 1.0, 5.0), ("prometheus", Binary(), 0.0, 0.0), ("skyrl", Binary(), 1.0, 1.0),
+        ("skyrl", Numeric(low=0, high=1), 0.0, 0.0), ("art", Binary(), 0.35, 0.35),
+    ]:  # fmt: skip
         task = Rubric(criteria=(Criterion(key="all", text="…", weight=3, scale=scale),), formula=name)
         check_formula(task)
         assert reward(task, [Verdict.scored("all", value)]).value == pytest.approx(expected, rel=1e-15)

@@ -29,14 +29,8 @@ def test_clean_removes_hidden_words() -> None:
 
 def test_clean_keeps_what_scripts_and_emoji_need() -> None:
     for text in [
-        "می\u200cخواهم",
-        "क्\u200dष",
-        "👩\u200d💻",
-        "❤\ufe0f",
-        "👁\ufe0f\u200d🗨\ufe0f",
-        "1\ufe0f⃣",
-        "الرقم \u0600١٢",
-    ]:
+        "می\u200cخواهم", "क्\u200dष", "👩\u200d💻", "❤\ufe0f", "👁\ufe0f\u200d🗨\ufe0f", "1\ufe0f⃣", "الرقم \u0600١٢",
+    ]:  # fmt: skip
         assert clean(text) == CleanText(text)
 
 
@@ -123,20 +117,13 @@ MARKDOWN = """# Title
 
 def test_clean_keeps_ordinary_brackets() -> None:
     for text in [
-        "a < b | c > d",
-        "x[INSTANCE]",
-        "std::vector<size>",
-        "a <| b",
-        "f <| x |> g",
-        "[1] <b>bold</b>",
-        "flags[MASK] | table[PAD]",
-        "Usage: tool [OPTIONS] [ARGS] <filename>",
+        "a < b | c > d", "x[INSTANCE]", "std::vector<size>", "a <| b", "f <| x |> g", "[1] <b>bold</b>",
+        "flags[MASK] | table[PAD]", "Usage: tool [OPTIONS] [ARGS] <filename>",
         "table[unused] <AIR> <AI-model> [PREFIX_LEN] calls[CALL_IDS] <size_t>",
         '<?xml version="1.0"?><!DOCTYPE x><a:b c="d"><![CDATA[e]]></a:b><!-- f -->',
-        '<mask id="m"><source src="x"></mask-set>',
-        MARKDOWN,
+        '<mask id="m"><source src="x"></mask-set>', MARKDOWN,
         "".join(f"<{tag}>x</{tag}><{tag.upper()} class='y'>" for tag in HTML.split()),
-    ]:
+    ]:  # fmt: skip
         assert clean(text) == CleanText(text)
 
 

@@ -91,15 +91,10 @@ UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}
 
 def test_failure_hints_keep_what_would_fail_again_apart() -> None:
     for reason, fields, again in [
-        ("unavailable", {}, True),
-        ("no_answer", {}, False),
-        ("engine_error", {}, False),
-        ("unparseable", SEEDED, False),
-        ("unparseable", UNSEEDED, True),
-        ("template_copied", {"mode": "written"}, False),
-        ("too_long", UNSEEDED, False),
-        ("refused", UNSEEDED, False),
-    ]:
+        ("unavailable", {}, True), ("no_answer", {}, False), ("engine_error", {}, False),
+        ("unparseable", SEEDED, False), ("unparseable", UNSEEDED, True),
+        ("template_copied", {"mode": "written"}, False), ("too_long", UNSEEDED, False), ("refused", UNSEEDED, False),
+    ]:  # fmt: skip
         judge = Judge(name="j", model="m", **fields)
         hints = "\n".join(failure_hints({reason: 3}, judge, 7))
         assert ("jobs retry 7` asks again" in hints) == again

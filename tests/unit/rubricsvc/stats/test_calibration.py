@@ -58,15 +58,11 @@ def rows(n: int, slope: float, offset: float, criterion: Criterion) -> list[Judg
     probability, outcome = sample(n, slope, offset)
     return [
         JudgedLabel(
-            i,
-            i // 3,
-            1,
-            Label(criterion=criterion.key, annotator="ann", value=float(y)),
-            criterion,
+            i, i // 3, 1, Label(criterion=criterion.key, annotator="ann", value=float(y)), criterion,
             {criterion.key: Verdict.scored(criterion.key, float(p), probability=float(p))},
         )
         for i, (p, y) in enumerate(zip(probability, outcome, strict=True))
-    ]
+    ]  # fmt: skip
 
 
 def test_fit_improves_each_family_on_held_out_prompts() -> None:

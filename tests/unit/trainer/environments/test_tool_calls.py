@@ -39,16 +39,12 @@ def test_parse_without_call_is_text() -> None:
 
 
 MALFORMED = [
-    "<tool_call>{}</tool_call>",
-    '<tool_call>{"name": "open", "arguments": []}</tool_call>',
-    '<tool_call>{"name": 3}</tool_call>',
-    '<tool_call>{"name": "open", "name": "find"}</tool_call>',
-    "<tool_call>open 3</tool_call>",
-    "<tool_call>" + "[" * 100_000 + "</tool_call>",
-    '<tool_call>{"name": "open", "arguments": {"id": "a"}}',
-    '{"name": "open"}</tool_call>',
+    "<tool_call>{}</tool_call>", '<tool_call>{"name": "open", "arguments": []}</tool_call>',
+    '<tool_call>{"name": 3}</tool_call>', '<tool_call>{"name": "open", "name": "find"}</tool_call>',
+    "<tool_call>open 3</tool_call>", "<tool_call>" + "[" * 100_000 + "</tool_call>",
+    '<tool_call>{"name": "open", "arguments": {"id": "a"}}', '{"name": "open"}</tool_call>',
     '<tool_call><tool_call>{"name": "open"}</tool_call>',
-]
+]  # fmt: skip
 
 
 def test_parse_malformed_calls_makes_no_call() -> None:

@@ -118,12 +118,8 @@ def test_actions_checks_take_hostile_texts() -> None:
     broken = Message(role="assistant", content="", tool_calls=(ToolCall(name="", arguments="{]" * 2000),))
     answers = (Message(role="tool", content="[" * 5000), Message(role="tool", content="\ue000", tool_call_id="?"))
     for text in (
-        "I searched " * 5000,
-        "I " * 10_000,
-        "I have " * 5000 + "searched",
-        "and I, then " * 3000,
-        "“I ran" * 2000,
-    ):
+        "I searched " * 5000, "I " * 10_000, "I have " * 5000 + "searched", "and I, then " * 3000, "“I ran" * 2000,
+    ):  # fmt: skip
         completion = Completion(messages=(broken, *answers, Message(role="assistant", content=text)))
         assert value(completion, "invented_actions") in (0, 1)
         assert value(completion, "valid_calls") == 1.0

@@ -198,13 +198,9 @@ def test_string_check_fails_on_a_missing_variable(template: str, reason: Reason,
 
 def test_code_rejects_invalid_arguments() -> None:
     for args in (
-        {},
-        {"tests": ["def ("]},
-        {"tests": "assert ("},
-        {"tests": ["x"], "cpu_s": 0},
-        {"tests": ["x\0"]},
+        {}, {"tests": ["def ("]}, {"tests": "assert ("}, {"tests": ["x"], "cpu_s": 0}, {"tests": ["x\0"]},
         {"tests": " "},
-    ):
+    ):  # fmt: skip
         with pytest.raises(ValidationError):
             Code.model_validate(args)
     for args in ({"source": "x = 1"}, {"source": "def grade(:"}, {"source": "grade = 1", "range": [5, 5]}):

@@ -21,16 +21,12 @@ def verdict(text: str, name: str, item: object = None, **args: object) -> Verdic
 
 def test_cites_pages() -> None:
     for text, recall, precision, f1 in [
-        ("It is so [a], and so [b].", 1.0, 1.0, 1.0),
-        ("It is so [a; b-copy].", 1.0, 1.0, 1.0),
-        ("It is so [a], [b], [b-copy].", 1.0, 1.0, 1.0),
-        ("It is so [b], [b-copy].", 0.5, 1.0, 2 / 3),
-        ("It is so [a], [a], [a].", 0.5, 1.0, 2 / 3),
-        ("It is so [a], [b], [c], [invented].", 1.0, 0.5, 2 / 3),
-        ("It is so [c].", 0.0, 0.0, 0.0),
-        ("It is so `[a]`, a[b], [b](http://x).", 0.0, 0.0, 0.0),
+        ("It is so [a], and so [b].", 1.0, 1.0, 1.0), ("It is so [a; b-copy].", 1.0, 1.0, 1.0),
+        ("It is so [a], [b], [b-copy].", 1.0, 1.0, 1.0), ("It is so [b], [b-copy].", 0.5, 1.0, 2 / 3),
+        ("It is so [a], [a], [a].", 0.5, 1.0, 2 / 3), ("It is so [a], [b], [c], [invented].", 1.0, 0.5, 2 / 3),
+        ("It is so [c].", 0.0, 0.0, 0.0), ("It is so `[a]`, a[b], [b](http://x).", 0.0, 0.0, 0.0),
         ("", 0.0, 0.0, 0.0),
-    ]:
+    ]:  # fmt: skip
         for measure, value in (("recall", recall), ("precision", precision), ("f1", f1)):
             assert verdict(text, "cites_pages", pages=PAGES, measure=measure).value == pytest.approx(value)
             assert verdict(text, "cites_pages", {"pages": PAGES}, measure=measure).value == pytest.approx(value)
@@ -48,21 +44,15 @@ def test_cites_pages_fails_without_pages(item: object) -> None:
 
 def test_mentions() -> None:
     for text, args, value in [
-        ("The `mode` and `size` arguments are new.", {}, 1.0),
-        ("The mode and the size are new [a].", {}, 1.0),
-        ("The `mode` argument is new.", {}, 0.5),
-        ("The Mode is new.", {}, 0.0),
-        ("The Mode is new.", {"case": False}, 0.5),
-        ("The modes and sizes are new.", {}, 0.0),
-        ("`mode`, `size`", {}, 0.0),
-        ("`mode`\n\n`size`", {}, 0.0),
-        ("`mode`, `size`", {"words": 0}, 1.0),
+        ("The `mode` and `size` arguments are new.", {}, 1.0), ("The mode and the size are new [a].", {}, 1.0),
+        ("The `mode` argument is new.", {}, 0.5), ("The Mode is new.", {}, 0.0),
+        ("The Mode is new.", {"case": False}, 0.5), ("The modes and sizes are new.", {}, 0.0),
+        ("`mode`, `size`", {}, 0.0), ("`mode`\n\n`size`", {}, 0.0), ("`mode`, `size`", {"words": 0}, 1.0),
         ("Terms: `mode`, `size`, `other`, `more`", {}, 0.25),
         ("Terms: `mode`, `size`, `other`, `more`. What is new is the `mode`.", {}, 0.625),
         ("# mode and size and other words\n\n```\nmode and size are new here\n```", {}, 0.0),
-        ("[mode] [size] are the citations here.", {}, 0.0),
-        ("", {}, 0.0),
-    ]:
+        ("[mode] [size] are the citations here.", {}, 0.0), ("", {}, 0.0),
+    ]:  # fmt: skip
         assert verdict(text, "mentions", terms=["mode", "size"], **args).value == value, (text, args)
 
 
@@ -72,19 +62,12 @@ def part(start: int, end: int) -> str:
 
 def test_copied() -> None:
     for text, value in [
-        ("Words of its own, which no source has, and more of them in a row.", 0.0),
-        (part(0, 7), 0.0),
-        (part(0, 100), 0.0),
-        (part(0, 150), 0.5),
-        (f"> {part(0, 150)}", 0.5),
-        (f"“{part(0, 75)}” and “{part(100, 175)}”", 0.5),
-        (part(0, 150).upper().replace(" ", ",  "), 0.5),
-        (" [a] ".join(TEXT.split()[:150]), 0.5),
-        (part(0, 200), 1.0),
-        (TEXT, 1.0),
-        (" own ".join(part(start, start + 7) for start in range(0, 280, 7)), 0.0),
-        ("", 0.0),
-    ]:
+        ("Words of its own, which no source has, and more of them in a row.", 0.0), (part(0, 7), 0.0),
+        (part(0, 100), 0.0), (part(0, 150), 0.5), (f"> {part(0, 150)}", 0.5),
+        (f"“{part(0, 75)}” and “{part(100, 175)}”", 0.5), (part(0, 150).upper().replace(" ", ",  "), 0.5),
+        (" [a] ".join(TEXT.split()[:150]), 0.5), (part(0, 200), 1.0), (TEXT, 1.0),
+        (" own ".join(part(start, start + 7) for start in range(0, 280, 7)), 0.0), ("", 0.0),
+    ]:  # fmt: skip
         assert verdict(text, "copied").value == value, text
 
 

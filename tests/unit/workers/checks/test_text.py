@@ -83,16 +83,10 @@ def test_words() -> None:
 
 def test_sentences() -> None:
     for text, count in [
-        ("One. Two! Three?", 3),
-        ("Version 3.11 of sys.path is fine.", 1),
-        ("No end", 1),
-        ("A heading\n\nA sentence.", 2),
-        ('He said "stop." Then he went.', 2),
-        ("これは文です。はい。", 2),
-        ("یہ ایک جملہ ہے۔ کیا؟", 2),
-        ("...", 0),
-        ("", 0),
-    ]:
+        ("One. Two! Three?", 3), ("Version 3.11 of sys.path is fine.", 1), ("No end", 1),
+        ("A heading\n\nA sentence.", 2), ('He said "stop." Then he went.', 2), ("これは文です。はい。", 2),
+        ("یہ ایک جملہ ہے۔ کیا؟", 2), ("...", 0), ("", 0),
+    ]:  # fmt: skip
         assert verdict(text, "sentences", min=count or 1, max=count or 1, partial=False).value == float(count > 0), text
 
 
@@ -109,13 +103,8 @@ def test_paragraphs_and_characters() -> None:
 
 def test_distinct() -> None:
     for text, n, value in [
-        ("a b c d", 3, 1),
-        ("a b A b", 1, 0.5),
-        ("x x x x x", 2, 0.25),
-        ("a b", 3, 1),
-        ("", 1, 1),
-        ("水水水", 2, 0.5),
-    ]:
+        ("a b c d", 3, 1), ("a b A b", 1, 0.5), ("x x x x x", 2, 0.25), ("a b", 3, 1), ("", 1, 1), ("水水水", 2, 0.5),
+    ]:  # fmt: skip
         assert verdict(text, "distinct", n=n).value == value, (text, n)
 
 
@@ -176,21 +165,13 @@ TABLE = "| a | b |\n|---|:-:|\n| 1 | 2 |\n| 3 | 4 |\n"
 
 def test_tables() -> None:
     for text, args, value in [
-        (TABLE, {}, 1),
-        (f"Text\n\n{TABLE}\nText\n\n{TABLE}", {"min": 2, "max": 2, "partial": False}, 1),
-        (TABLE, {"columns": 3}, 0),
-        (TABLE, {"rows": 2}, 1),
-        (TABLE, {"rows": 3}, 0),
-        ("a | b\n--|--\n1 | 2", {}, 1),
-        ("a | b\n--|--|--\n1 | 2", {}, 0),
-        ("a | b\n1 | 2", {}, 0),
-        (f"```\n{TABLE}```", {}, 0),
-        ("---\n---\n---", {}, 0),
-        ("|a|b|\n | :-: |\t--: | \n|1|2|", {}, 1),
-        ("a|b\n-|-|\n1|2", {}, 1),
+        (TABLE, {}, 1), (f"Text\n\n{TABLE}\nText\n\n{TABLE}", {"min": 2, "max": 2, "partial": False}, 1),
+        (TABLE, {"columns": 3}, 0), (TABLE, {"rows": 2}, 1), (TABLE, {"rows": 3}, 0), ("a | b\n--|--\n1 | 2", {}, 1),
+        ("a | b\n--|--|--\n1 | 2", {}, 0), ("a | b\n1 | 2", {}, 0), (f"```\n{TABLE}```", {}, 0),
+        ("---\n---\n---", {}, 0), ("|a|b|\n | :-: |\t--: | \n|1|2|", {}, 1), ("a|b\n-|-|\n1|2", {}, 1),
         ("a|b\n-|-||\n1|2", {}, 0),
         ("a|b\n-|-\n-|-\n1|2\n\n1|2", {"min": 1, "max": 1, "partial": False, "rows": 2}, 1),
-    ]:
+    ]:  # fmt: skip
         assert verdict(text, "tables", **args).value == value, (text, args)
 
 
@@ -213,31 +194,14 @@ def test_lists() -> None:
 
 def test_format() -> None:
     for text, kind, value in [
-        ('{"a": [1]}', "json", 1),
-        ('So:\n```json\n{"a": 1}\n```', "json", 1),
-        ("{'a': 1}", "json", 0),
-        ("[" * 100_000, "json", 0),
-        ("a: 1\nb: [2]", "yaml", 1),
-        ("```yml\n- a\n- b\n```", "yaml", 1),
-        ("just words", "yaml", 0),
-        ("a: [1", "yaml", 0),
-        ("- " * 5000 + "a", "yaml", 0),
-        ('{"a":' * 500, "yaml", 0),
-        ("a,b\n1,2", "csv", 1),
-        ("a,b\n1", "csv", 0),
-        ("a\nb", "csv", 0),
-        ("", "csv", 0),
-        ("<a><b/></a>", "xml", 1),
-        ("<a><b></a>", "xml", 0),
-        ('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "xml", 0),
-        ("```\nx\n```", "code", 1),
-        ("```\n\n```", "code", 0),
-        ("x", "code", 0),
-        ("Plain words. 3 * 4 - 5.", "plain", 1),
-        ("# Head", "plain", 0),
-        ("Some **bold** words", "plain", 0),
-        ("- item", "plain", 0),
-    ]:
+        ('{"a": [1]}', "json", 1), ('So:\n```json\n{"a": 1}\n```', "json", 1), ("{'a': 1}", "json", 0),
+        ("[" * 100_000, "json", 0), ("a: 1\nb: [2]", "yaml", 1), ("```yml\n- a\n- b\n```", "yaml", 1),
+        ("just words", "yaml", 0), ("a: [1", "yaml", 0), ("- " * 5000 + "a", "yaml", 0), ('{"a":' * 500, "yaml", 0),
+        ("a,b\n1,2", "csv", 1), ("a,b\n1", "csv", 0), ("a\nb", "csv", 0), ("", "csv", 0), ("<a><b/></a>", "xml", 1),
+        ("<a><b></a>", "xml", 0), ('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "xml", 0), ("```\nx\n```", "code", 1),
+        ("```\n\n```", "code", 0), ("x", "code", 0), ("Plain words. 3 * 4 - 5.", "plain", 1), ("# Head", "plain", 0),
+        ("Some **bold** words", "plain", 0), ("- item", "plain", 0),
+    ]:  # fmt: skip
         assert verdict(text, "format", kind=kind).value == value, (text, kind)
 
 
@@ -273,13 +237,9 @@ def test_blocks_yields_fenced_blocks() -> None:
 
 def test_pick_selects_blocks() -> None:
     for which, languages, picked in [
-        ("last", ("python",), "x"),
-        ("last", ("json",), "z"),
-        ("last", ("sql",), "y\n```"),
-        ("first", ("python", "json"), "x"),
-        ("all", ("python", "json"), "x\n\nz"),
-        ("whole", ("python",), FENCED),
-    ]:
+        ("last", ("python",), "x"), ("last", ("json",), "z"), ("last", ("sql",), "y\n```"),
+        ("first", ("python", "json"), "x"), ("all", ("python", "json"), "x\n\nz"), ("whole", ("python",), FENCED),
+    ]:  # fmt: skip
         assert pick(FENCED, which, languages) == picked, (which, languages)
 
 

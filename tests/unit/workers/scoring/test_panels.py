@@ -141,12 +141,9 @@ class Copying(InstantEngine):
 
 def test_score_fails_a_judge_that_copies_its_example() -> None:
     for variant in [
-        str,
-        str.upper,
-        "<{}>.".format,
-        lambda words: words.replace(" ", "_"),
+        str, str.upper, "<{}>.".format, lambda words: words.replace(" ", "_"),
         lambda words: words.replace("one", "1"),
-    ]:
+    ]:  # fmt: skip
         for fields, rubric in JUDGES.values():
             judge = Judge.model_validate({"name": "c", "model": "m", **fields})
             completions = [Completion(text=text) for text in ("It says a.", "It says b and more.")]
