@@ -18,7 +18,8 @@ from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 
-LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+_upper = BeforeValidator(lambda level: str(level).upper())
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], _upper]
 BROKERS = ("memory", "redis", "rediss", "sentinel", "amqp", "amqps", "pyamqp")
 
 
@@ -33,9 +34,7 @@ def _broker(url: str) -> str:
 class Settings(BaseSettings):
     """All settings, from ``RUBRICSVC_…`` in the environment or ``rubricsvc.toml``. ``rubricsvc doctor`` checks them."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="RUBRICSVC_", toml_file="rubricsvc.toml", extra="forbid", allow_inf_nan=False
-    )
+    model_config = SettingsConfigDict(env_prefix="RUBRICSVC_", toml_file="rubricsvc.toml", allow_inf_nan=False)
 
     database_url: str = Field(
         default_factory=lambda: f"sqlite:///{user_data_path('rubricsvc') / 'rubricsvc.db'}",
@@ -81,9 +80,7 @@ class Settings(BaseSettings):
     vllm_options: dict[str, Any] = Field(
         default_factory=dict, description='vLLM engine arguments as JSON: {"tensor_parallel_size": 2}'
     )
-    log_level: Annotated[LogLevel, BeforeValidator(lambda level: str(level).upper())] = Field(
-        "INFO", description="DEBUG, INFO, WARNING or ERROR"
-    )
+    log_level: LogLevel = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
 
     @field_validator("heartbeat_seconds")
     @classmethod

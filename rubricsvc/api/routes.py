@@ -157,9 +157,8 @@ def get_report(service: Service, job_id: IdInPath, query: Annotated[ReportQuery,
     progress = service.jobs.get(job_id).progress
     if progress is not None and progress.total > MAX_REPORT_ITEMS:
         message = f"job {job_id} has {progress.total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
-        raise InvalidError(
-            message, hint=f"write it on the service's machine: `rubricsvc jobs export {job_id} --format html`"
-        )
+        command = f"rubricsvc jobs export {job_id} --format html"
+        raise InvalidError(message, hint=f"write it on the service's machine: `{command}`")
     return HTMLResponse(service.jobs.report(job_id, completions=query.completions))
 
 
@@ -191,9 +190,8 @@ def _endpoint(
     if makes_job:
         parameters.append(Parameter("response", Parameter.KEYWORD_ONLY, annotation=Response))
         if not in_query and "key" in getattr(hints[given[-1][0]], "model_fields", ()):
-            parameters.append(
-                Parameter("idempotency_key", Parameter.KEYWORD_ONLY, annotation=IdempotencyKey, default=None)
-            )
+            key = Parameter("idempotency_key", Parameter.KEYWORD_ONLY, annotation=IdempotencyKey, default=None)
+            parameters.append(key)
 
     def call(service: Any, response: Any = None, idempotency_key: str | None = None, **values: Any) -> Any:
         if idempotency_key is not None and values[given[-1][0]].key is None:

@@ -54,9 +54,7 @@ class EvolutionRound(Value):
     decided: bool = Field(False, description="Whether its criteria have been measured and decided on.")
     failure: str | None = Field(None, description="Why nothing was proposed or tried; null if all went well.")
     proposed: tuple[str, ...] = Field((), description="Criteria that are new in the buffer.")
-    refused: dict[str, str] = Field(
-        {}, description="Proposals that are not tried: `duplicate of KEY`, or the lint rule."
-    )
+    refused: dict[str, str] = Field({}, description="Proposals that are not tried: `duplicate of KEY`, or a lint rule.")
     untested: tuple[str, ...] = Field((), description="Criteria whose trial failed; they are tried again.")
     activated: tuple[str, ...] = Field((), description="Criteria that are active now, and were not before.")
     retired: tuple[str, ...] = Field((), description="Active criteria that are retired.")
@@ -66,9 +64,7 @@ class EvolutionRound(Value):
     template_digest: str = Field("", description="SHA-256 of the prompt template.")
     shown: tuple[str, ...] = Field((), description="SHA-256 of each completion that the model was shown.")
     raw_reply: str = Field("", description="Its reply, as it came.")
-    cost: float = Field(
-        0.0, ge=0.0, le=MAX_COUNT, description="US dollars of the proposer's replies; 0 without a price."
-    )
+    cost: float = Field(0.0, ge=0.0, le=MAX_COUNT, description="US dollars of the replies; 0 without a price.")
     score: UnitInterval | None = Field(None, description="Share of people's pairs that the rubric orders as they do.")
 
     @property

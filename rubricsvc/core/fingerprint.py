@@ -105,11 +105,7 @@ def copy_groups(texts: Sequence[str]) -> list[int]:
     firsts: dict[int, Shingles] = {}
     for number, text in enumerate(texts):
         own = shingles(text)
-        copies = (
-            first
-            for first, other in firsts.items()
-            if texts[first] == text or min(containment(own, other), containment(other, own)) >= COPY
-        )
-        found.append(next(copies, number))
+        alike = ((first, min(containment(own, other), containment(other, own))) for first, other in firsts.items())
+        found.append(next((first for first, share in alike if texts[first] == text or share >= COPY), number))
         firsts.setdefault(found[-1], own)
     return found

@@ -47,9 +47,7 @@ class Curve(Value):
     method: Method = Field(description="Kind of curve.")
     slope: float = Field(1.0, ge=0.0, description="Factor of the logit (temperature, platt).")
     offset: float = Field(0.0, description="Offset of the logit (platt).")
-    knots: tuple[tuple[UnitInterval, UnitInterval], ...] = Field(
-        (), description="Points (probability, calibrated) of an isotonic curve."
-    )
+    knots: tuple[tuple[UnitInterval, UnitInterval], ...] = Field((), description="Points (p, calibrated) of isotonic.")
 
     @model_validator(mode="after")
     def _rising(self) -> Curve:
@@ -279,9 +277,8 @@ class Judge(Content):
         if (self.thinking or self.require_evidence) and not written.get(self.mode, True):
             raise ValueError("thinking and require_evidence need written: true in comparison or trajectory")
         if self.require_evidence and self.mode == "comparative" and not self.pairwise:
-            raise ValueError(
-                "require_evidence needs comparison: {kind: pairwise, written: true}; groups are not quoted"
-            )
+            needed = "comparison: {kind: pairwise, written: true}"
+            raise ValueError(f"require_evidence needs {needed}; groups are not quoted")
         return self
 
     @property

@@ -145,9 +145,8 @@ def dr_tulu_blend(rubric: Rubric, values: Values) -> RawReward:
     tags = sorted(tag for _, tag in tagged)
     if tags != sorted(_DR_TULU_SHARES) or not rest or len(terms) < len(tags) or any(c.weight < 0 for c, _ in tagged):
         names = ", ".join(map(repr, _DR_TULU_SHARES))
-        raise FormulaError(
-            f"dr_tulu_blend takes one criterion, without a negative weight, for each of the tags {names}; and others"
-        )
+        taken = f"one criterion, without a negative weight, for each of the tags {names}; and others"
+        raise FormulaError(f"dr_tulu_blend takes {taken}")
     base, parts = weighted(rubric, rest, "floored")
     halves = {key: 0.5 * part for key, part in parts.items()}
     return math.fsum((0.5 * base, *terms.values())), {key: (halves | terms)[key] for key in values}

@@ -167,12 +167,11 @@ class Verdict(Value):
 
     @model_validator(mode="after")
     def _whole(self) -> Verdict:
+        this = f"and only there; this one is {self.outcome}"
         if (self.value is not None) != (self.outcome == "scored"):
-            raise ValueError(
-                f"a value in [0, 1] is required for a scored verdict, and only there; this one is {self.outcome}"
-            )
+            raise ValueError(f"a value in [0, 1] is required for a scored verdict, {this}")
         if (self.reason is not None) != (self.outcome == "failed"):
-            raise ValueError(f"a reason is required for a failed verdict, and only there; this one is {self.outcome}")
+            raise ValueError(f"a reason is required for a failed verdict, {this}")
         return self
 
     @property

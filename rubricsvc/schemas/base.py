@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import Annotated, Any, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
@@ -57,6 +57,9 @@ class StoredIds(Wire):
 
 Data = TypeVar("Data")
 P = ParamSpec("P")
+
+Batch = Annotated[tuple[Data, ...], Field(max_length=MAX_BATCH, fail_fast=True)]
+"""Many values of a request. The first invalid one ends the validation."""
 
 
 class Page(Wire, Generic[Data]):
@@ -139,9 +142,7 @@ class ImportedFile(Wire):
     rubrics: list[str] = Field([], description="The rubrics as name@version.")
     new_rubrics: list[str] = Field([], description="Those that were added.")
     completion_ids: list[int] = Field([], description="Ids of the completions.")
-    completion_rubric_ids: list[int | None] = Field(
-        [], description="For each completion the stored rubric that its record names, or null."
-    )
+    completion_rubric_ids: list[int | None] = Field([], description="Stored rubric that each record names, or null.")
     label_ids: list[int] = Field([], description="Ids of the labels.")
     omitted_labels: int = Field(0, description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field({}, description="Rubrics that exist as an earlier version, with the newest.")
@@ -232,13 +233,12 @@ class Attribute(Generic[Bound]):
 
     def __get__(self, instance: object, owner: object = None) -> Bound:
         """Bind the method."""
-        function, model = self.function, self.model
+        function: Any = self.function
         if instance is None:
             return cast("Bound", function)
         refs = function.__code__.co_argcount - 2  # of its arguments one is the instance, the last one the model
-        return cast(
-            "Bound", lambda *args, **fields: function(instance, *args[:refs], request(model, *args[refs:], **fields))
-        )
+        made: Any = partial(request, self.model)
+        return cast("Bound", lambda *args, **fields: function(instance, *args[:refs], made(*args[refs:], **fields)))
 
 
 class Takes(Protocol[P, Made]):

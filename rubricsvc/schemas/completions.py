@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
 from rubricsvc.core.base import Name
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.queries import Id, Ref
-from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
+from rubricsvc.schemas.base import Batch, Stored, Wire, example
+
+_ASKED: JsonDict = {"role": "user", "content": "Why is the sky blue?"}
+_ANSWERED: JsonDict = {"text": "Air scatters short waves more than long ones.", "policy": "my-model", "step": 0}
+_LABELLED: JsonDict = {"criterion": "scattering", "annotator": "ann", "value": 1.0}
 
 
 class NewPrompt(Wire):
     """A prompt to store."""
 
-    model_config = example(
-        {"prompt": {"messages": [{"role": "user", "content": "Why is the sky blue?"}]}, "external_id": "sky-1"}
-    )
+    model_config = example({"prompt": {"messages": [_ASKED]}, "external_id": "sky-1"})
 
     prompt: Prompt = Field(description="The prompt.")
     external_id: Name | None = Field(None, description="The prompt's id in its source.")
@@ -41,12 +44,7 @@ class StoredPrompt(Stored):
 class NewCompletion(Wire):
     """A completion to store."""
 
-    model_config = example(
-        {
-            "prompt_id": 1,
-            "completion": {"text": "Air scatters short waves more than long ones.", "policy": "my-model", "step": 0},
-        }
-    )
+    model_config = example({"prompt_id": 1, "completion": _ANSWERED})
 
     prompt_id: Id = Field(description="Id of the prompt.")
     completion: Completion = Field(description="The completion.")
@@ -55,9 +53,7 @@ class NewCompletion(Wire):
 class NewCompletions(Wire):
     """Completions to store."""
 
-    completions: tuple[NewCompletion, ...] = Field(
-        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions, of any prompts."
-    )
+    completions: Batch[NewCompletion] = Field(min_length=1, description="Completions, of any prompts.")
 
 
 class StoredCompletion(Stored):
@@ -88,32 +84,18 @@ class NewLabel(Wire):
 class NewLabels(Wire):
     """Labels to store."""
 
-    model_config = example(
-        {
-            "labels": [
-                {
-                    "completion_id": 1,
-                    "rubric": "sky",
-                    "label": {"criterion": "scattering", "annotator": "ann", "value": 1.0},
-                }
-            ]
-        }
-    )
+    model_config = example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABELLED}]})
 
-    labels: tuple[NewLabel, ...] = Field(
-        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."
-    )
+    labels: Batch[NewLabel] = Field(min_length=1, description="Labels, of any completions.")
     replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
 
     @classmethod
     def arguments(cls, **fields: Any) -> dict[str, Any]:
         """Accept triples of completion id, rubric and label."""
-        names = ("completion_id", "rubric", "label")
-        given = fields.get("labels", ())
-        labels = [
-            dict(zip(names, one, strict=True)) if isinstance(one, tuple) and len(one) == 3 else one for one in given
-        ]
-        return fields | {"labels": labels}
+        names, given = tuple(NewLabel.model_fields), fields.get("labels", ())
+        triples = (isinstance(one, tuple) and len(one) == len(names) for one in given)
+        labels = zip(given, triples, strict=True)
+        return fields | {"labels": [dict(zip(names, one, strict=True)) if three else one for one, three in labels]}
 
 
 class StoredLabel(Stored):

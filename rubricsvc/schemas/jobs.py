@@ -16,7 +16,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemState, JobKind, JobStatus
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.queries import MAX_LIMIT, MAX_REWARD_SECONDS, Id, Paging, Ref, Whole
-from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
+from rubricsvc.schemas.base import Batch, Stored, Wire, example
 
 
 class NewItem(Wire):
@@ -38,9 +38,9 @@ class NewItem(Wire):
 
 
 MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]
-Key = Annotated[
-    str | None, Field(min_length=1, max_length=200, description="Idempotency key; the same key gives the same job.")
-]
+_KEY = Field(min_length=1, max_length=200, description="Idempotency key; the same key gives the same job.")
+Key = Annotated[str | None, _KEY]
+Budget = Annotated[float | None, Field(gt=0, description="US dollars that the judge may cost. Needs a price.")]
 
 
 class NewJob(Wire):
@@ -49,9 +49,7 @@ class NewJob(Wire):
     model_config = example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
 
     judge: Id | Ref = Field(description="Judge: name or id.")
-    items: tuple[NewItem, ...] | None = Field(
-        None, min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions to score; null: all stored."
-    )
+    items: Batch[NewItem] | None = Field(None, min_length=1, description="Completions to score; null: all stored.")
     completions: tuple[NewItem, ...] | None = Field(
         None, fail_fast=True, description="Filter by completion; one without a rubric is left out."
     )
@@ -59,7 +57,7 @@ class NewJob(Wire):
     policy: Name | None = Field(None, description="Filter by policy.")
     limit: Whole | None = Field(None, ge=1, le=10**9, description="Maximum number of completions.")
     name: Name = Field("", description="Name of the job.")
-    budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
+    budget: Budget = None
     min_coverage: MinCoverage = None
     allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
     key: Key = None
@@ -104,9 +102,7 @@ class StoredJob(Stored):
 class RetryRequest(Wire):
     """How to score failed and cancelled items again."""
 
-    budget: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="New budget in US dollars, for the whole job."
-    )
+    budget: float | None = Field(None, gt=0, description="New budget in US dollars, for the whole job.")
 
 
 class RetriedJob(Wire):
@@ -144,9 +140,7 @@ class ExportQuery(Paging):
     """What is exported: rewards and verdicts with their texts, or examples for TRL's trainers."""
 
     limit: Whole = Field(200, ge=1, le=MAX_LIMIT, description="Maximum completions, or prompts of examples.")
-    kind: ExportKind = Field(
-        "completion", description="A row for each completion, or examples for TRL: sft or dpo (pairs)."
-    )
+    kind: ExportKind = Field("completion", description="A row a completion, or examples for TRL: sft or dpo (pairs).")
     top: int | None = Field(None, ge=1, description="sft: completions of each prompt; by default the best one.")
     min_margin: float | None = Field(
         None,
@@ -288,27 +282,18 @@ class NewRewards(Wire):
 
     judge: Id | Ref = Field(description="Id or name.")
     judge_digest: str | None = Field(None, description="Refuse another judge of this name, with 409.")
-    prompts: tuple[GivenPrompt, ...] = Field(
-        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Prompts, or their ids or external ids."
-    )
-    rubrics: tuple[GivenRubric | None, ...] = Field(
+    prompts: Batch[GivenPrompt] = Field(min_length=1, description="Prompts, or their ids or external ids.")
+    rubrics: Batch[GivenRubric | None] = Field(
         (),
-        max_length=MAX_BATCH,
-        fail_fast=True,
         description="A rubric for each prompt, or one for all: a rubric, or id, name (newest approved version),"
         " name@version or digest. Null, or none at all: the prompt's own.",
     )
-    completions: tuple[Annotated[tuple[GivenCompletion, ...], Field(min_length=1)], ...] = Field(
-        min_length=1,
-        max_length=MAX_BATCH,
-        fail_fast=True,
-        description="The completions of each prompt: texts, values or ids.",
+    completions: Batch[Annotated[tuple[GivenCompletion, ...], Field(min_length=1)]] = Field(
+        min_length=1, description="The completions of each prompt: texts, values or ids."
     )
-    timeout: float = Field(
-        30.0, ge=0, le=MAX_REWARD_SECONDS, description="Seconds to wait; after that the response is 202."
-    )
+    timeout: float = Field(30.0, ge=0, le=MAX_REWARD_SECONDS, description="Seconds to wait; then the response is 202.")
     name: Name = Field("", description="Name of the job.")
-    budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
+    budget: Budget = None
     min_coverage: MinCoverage = None
     allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
     key: Key = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
@@ -10,19 +11,13 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.base import Stored, Wire, example
 
+_ENDPOINT: JsonDict = {"base_url": "http://127.0.0.1:8000/v1"}
+
 
 class NewJudge(Wire):
     """A judge to store."""
 
-    model_config = example(
-        {
-            "judge": {
-                "name": "local-vllm",
-                "model": "Qwen/Qwen3-8B",
-                "endpoint": {"base_url": "http://127.0.0.1:8000/v1"},
-            }
-        }
-    )
+    model_config = example({"judge": {"name": "local-vllm", "model": "Qwen/Qwen3-8B", "endpoint": _ENDPOINT}})
 
     judge: Judge = Field(description="The judge.")
     passport: Passport | None = Field(None, description="Passport of a trained judge.")

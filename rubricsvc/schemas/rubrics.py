@@ -15,7 +15,7 @@ from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
 from rubricsvc.core.states import ReviewAction, RubricOrigin, RubricState
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import Id, Ref
-from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
+from rubricsvc.schemas.base import Batch, Stored, Wire, example
 from rubricsvc.schemas.jobs import Key
 
 _RUBRIC: JsonDict = {
@@ -34,9 +34,7 @@ class NewRubric(Wire):
     rubric: Rubric = Field(description="The rubric.")
     name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
     prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
-    parent: Id | Ref | None = Field(
-        None, description="The version that this one was edited from; 409 if it has been edited already."
-    )
+    parent: Id | Ref | None = Field(None, description="The version that it was edited from; 409 if already edited.")
     force: bool = Field(False, description="Store it as a branch if the parent has been edited already.")
     draft: bool = Field(False, description="Store it as a draft, to be reviewed.")
 
@@ -64,9 +62,7 @@ class NewReview(Wire):
         description="submit: draft to in_review. approve: in_review or retired to approved. reject: in_review to draft."
         " retire: approved to retired. comment: no change."
     )
-    comment: Text | None = Field(
-        None, max_length=10_000, description="Stored with the event; reject and comment need it."
-    )
+    comment: Text | None = Field(None, max_length=10_000, description="Stored with it; reject and comment need it.")
 
 
 class RubricEvent(Stored):
@@ -112,9 +108,7 @@ class NewGeneration(Generation, Wire):
     model_config = example({"judge": "local-vllm", "prompts": [1, "sky-1"], "method": "one-shot"})
 
     judge: Id | Ref = Field(description="Id or name of the judge whose model writes.")
-    prompts: tuple[Id | Ref, ...] = Field(
-        (), max_length=MAX_BATCH, fail_fast=True, description="Prompts, by id or external id; by default all."
-    )
+    prompts: Batch[Id | Ref] = Field((), description="Prompts, by id or external id; by default all.")
     limit: int | None = Field(None, ge=1, description="Maximum number of prompts.")
     name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that it may cost. Needs a price.")

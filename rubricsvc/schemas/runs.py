@@ -20,9 +20,7 @@ from rubricsvc.schemas.base import Wire
 class NewRun(Value):
     """A training run that starts, or goes on after ``done`` steps."""
 
-    key: Name = Field(
-        min_length=1, description="Identity of the run, kept in its folder. The same key is the same run."
-    )
+    key: Name = Field(min_length=1, description="Identity of the run, kept in its folder: the same key, the same run.")
     name: Title = Field(min_length=1, description="Name of the run.")
     host: str = Field(default="", max_length=255, description="Machine of the trainer.")
     folder: Text = Field(default="", description="Folder of the run on that machine.")
@@ -41,9 +39,7 @@ class Rewarded(Value):
     reward: float | None = Field(description="Reward; null if too little was judged.")
     null_reason: Text | None = Field(default=None, description="Why there is no reward.")
     item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
-    verdicts: tuple[Verdict, ...] = Field(
-        default=(), description="Verdicts by criterion; a trainer leaves a job's out."
-    )
+    verdicts: tuple[Verdict, ...] = Field((), description="Verdicts by criterion; a trainer leaves a job's out.")
 
 
 class Sampled(Value):

@@ -115,7 +115,5 @@ def calibrate(rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int =
     columns = [("family", object), ("probability", float), ("outcome", float), ("prompt", np.int64)]
     table: Rows = np.array(used, columns)
     fit, test = (table[numbers] for numbers in split(table["prompt"].tolist(), held_out, seed))
-    return [
-        _fit_family(name, fit[fit["family"] == name], test[test["family"] == name])
-        for name in sorted(set(table["family"]))
-    ]
+    names = sorted(set(table["family"]))
+    return [_fit_family(name, fit[fit["family"] == name], test[test["family"] == name]) for name in names]

@@ -56,9 +56,8 @@ def submit(
         raise InvalidError("no prompts", hint="import prompts first, or name a file with prompts")
     judge = judges.get(session, judge_id).value
     if not judge.model:
-        raise InvalidError(
-            f"judge {judge.name!r} ({judge.mode}) has no model of its own", hint="name one of its members"
-        )
+        message = f"judge {judge.name!r} ({judge.mode}) has no model of its own"
+        raise InvalidError(message, hint="name one of its members")
     jobs.check_budget(judge, budget)
     if generation.gate_judge is not None:
         jobs.check_budget(judges.get(session, generation.gate_judge).value, budget)

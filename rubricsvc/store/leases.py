@@ -252,9 +252,8 @@ def claim(
         group = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
         grouped = ItemRow.completion_id == CompletionRow.id
         begun = select(*group).join(CompletionRow, grouped).where(ItemRow.id.in_(ids))
-        rest = (
-            select(ItemRow.id).join(CompletionRow, grouped).where(tuple_(*group).in_(begun), ItemRow.state == PENDING)
-        )
+        rest = select(ItemRow.id).join(CompletionRow, grouped)
+        rest = rest.where(tuple_(*group).in_(begun), ItemRow.state == PENDING)
         ids = list({*ids, *session.scalars(rest.with_for_update(of=ItemRow, skip_locked=True))})
     taken = session.execute(
         update(ItemRow)
@@ -316,12 +315,8 @@ def lock_valid(session: Session, results: Sequence[R]) -> list[R]:
     if not results:
         return []
     by_item = {result.lease.item_id: result for result in results}
-    locked = (
-        select(ItemRow.id, ItemRow.fence)
-        .where(ItemRow.id.in_(by_item), ItemRow.state == LEASED)
-        .order_by(ItemRow.id)
-        .with_for_update()
-    )
+    leased = select(ItemRow.id, ItemRow.fence).where(ItemRow.id.in_(by_item), ItemRow.state == LEASED)
+    locked = leased.order_by(ItemRow.id).with_for_update()
     return [by_item[id_] for id_, fence in session.execute(locked) if by_item[id_].lease.fence == fence]
 
 
@@ -464,10 +459,10 @@ def recompute(session: Session, replaced: Sequence[VerdictName]) -> set[int]:
         items = session.execute(locked).all()
         rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {item.rubric_id for item in items}}
         current = completions.verdicts_of_items(session, [item.id for item in items])
-        rows = [
-            {"id": item.id, **reward_columns(rubrics[item.rubric_id], current[item.id], item.min_coverage)}
-            for item in items
-        ]
+        rows = []
+        for item in items:
+            columns = reward_columns(rubrics[item.rubric_id], current[item.id], item.min_coverage)
+            rows.append({"id": item.id, **columns})
         if rows:
             session.execute(update(ItemRow), rows)
             repaired |= {item.job_id for item in items}

@@ -301,9 +301,8 @@ def make_engine(url: str) -> Engine:
     except OSError as error:
         raise UnavailableError(f"no folder for the database: {error}", hint=_CHECK) from error
     except ModuleNotFoundError as error:
-        raise UnavailableError(
-            f"the database driver {error.name!r} is not installed", hint="pip install 'rubricsvc[postgres]'"
-        ) from error
+        message = f"the database driver {error.name!r} is not installed"
+        raise UnavailableError(message, hint="pip install 'rubricsvc[postgres]'") from error
     event.listen(engine, "handle_error", _to_own_error)
     return engine
 
@@ -424,7 +423,5 @@ def see_ready(db: Database) -> None:
             hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
         ) from error
     if found != revisions()[0]:
-        raise UnavailableError(
-            f"the database is at schema {found or 'none'}, this version needs {revisions()[0]}",
-            hint="run `rubricsvc db upgrade`",
-        )
+        message = f"the database is at schema {found or 'none'}, this version needs {revisions()[0]}"
+        raise UnavailableError(message, hint="run `rubricsvc db upgrade`")
