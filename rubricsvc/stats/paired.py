@@ -39,7 +39,8 @@ def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequen
     groups: dict[int, list[tuple[float, float]]] = {}
     for a, b, cluster in zip(first, second, clusters, strict=True):
         groups.setdefault(cluster, []).append((a, b))
-    counts = np.array([concordance(group) for group in groups.values() if len(group) > 1], np.int64).reshape(-1, 3)
+    pairs = [concordance(group) for group in groups.values() if len(group) > 1]
+    counts = np.array(pairs, np.int64).reshape(-1, 3)
     if not len(counts):
         return Estimate(None, null_reason="no prompt has two")
     found = bootstrap(lambda rows: known(value=tau_b(counts[rows].tolist())), np.arange(len(counts)))

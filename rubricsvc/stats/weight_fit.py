@@ -96,7 +96,8 @@ class Fit(NamedTuple):
 
 def check_weights_decide(rubric: Rubric) -> None:
     """Raise an InvalidError unless the rubric's formula orders completions by Σ weight · value."""
-    found, weights = affine(rubric), np.array([criterion.weight for criterion in rubric.criteria])
+    found = affine(rubric)
+    weights = np.array([criterion.weight for criterion in rubric.criteria])
     counts = weights != 0
     if found is not None:
         ratio = found[1][counts] / weights[counts]
