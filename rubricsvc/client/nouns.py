@@ -11,40 +11,17 @@ from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Noun, endpoint, method, ref_endpoint
+from rubricsvc.core import evolution
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
-from rubricsvc.core.evolution import (
-    EvolutionData,
-    EvolutionReport,
-    EvolutionRequest,
-    EvolutionState,
-    EvolutionSummary,
-    NewEvolutionRound,
-    NewEvolutionStep,
-)
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric_analysis import RewardChanges, RewardComparison, RubricAnalysis, RubricTest, WeightFit
 from rubricsvc.errors import FormatError
-from rubricsvc.queries import EvolutionFilters
-from rubricsvc.schemas import NewRewards
+from rubricsvc.schemas import NewRewards, runs
 from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import JobComparison, PairedBy
-from rubricsvc.schemas.runs import (
-    EvaluationGroup,
-    NewRun,
-    RolloutGroup,
-    RunEvaluation,
-    RunHeartbeat,
-    RunReport,
-    RunStep,
-    StoredEvaluation,
-    StoredEvaluationCompletion,
-    StoredRollout,
-    StoredRun,
-    StoredStep,
-)
 from rubricsvc.stats.reports import AgreementReport, CalibratedJudge
 from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
@@ -193,34 +170,36 @@ class Labels(Noun[C]):
 class Evolutions(Noun[C]):
     """Methods of ``client.evolutions``."""
 
-    get = ref_endpoint(EvolutionReport, "GET evolutions/{}", object)
-    page = endpoint(schemas.Page[EvolutionSummary], "GET evolutions", EvolutionFilters)
-    start = endpoint(EvolutionData, "POST evolutions", EvolutionRequest)
-    begin_step = endpoint(schemas.Page[EvolutionState], "POST evolutions/steps", NewEvolutionStep)
-    record = ref_endpoint(EvolutionSummary, "POST evolutions/{}/rounds", NewEvolutionRound)
+    get = ref_endpoint(evolution.EvolutionReport, "GET evolutions/{}", object)
+    page = endpoint(schemas.Page[evolution.EvolutionSummary], "GET evolutions", queries.EvolutionFilters)
+    start = endpoint(evolution.EvolutionData, "POST evolutions", evolution.EvolutionRequest)
+    begin_step = endpoint(schemas.Page[evolution.EvolutionState], "POST evolutions/steps", evolution.NewEvolutionStep)
+    record = ref_endpoint(evolution.EvolutionSummary, "POST evolutions/{}/rounds", evolution.NewEvolutionRound)
 
 
 class Runs(Noun[C]):
     """Methods of ``client.runs``: training runs. A trainer calls `create`, `heartbeat` and those that record."""
 
-    get = ref_endpoint(StoredRun, "GET runs/{}", object)
-    page = endpoint(schemas.Page[StoredRun], "GET runs", queries.RunFilters)
-    report = ref_endpoint(RunReport, "GET runs/{}/report", object)
-    steps = ref_endpoint(schemas.Page[StoredStep], "GET runs/{}/steps", queries.Paging)
-    rollouts = ref_endpoint(schemas.Page[StoredRollout], "GET runs/{}/rollouts", queries.RolloutFilters)
-    evaluations = ref_endpoint(schemas.Page[StoredEvaluation], "GET runs/{}/evaluations", queries.EvaluationFilters)
+    get = ref_endpoint(runs.StoredRun, "GET runs/{}", object)
+    page = endpoint(schemas.Page[runs.StoredRun], "GET runs", queries.RunFilters)
+    report = ref_endpoint(runs.RunReport, "GET runs/{}/report", object)
+    steps = ref_endpoint(schemas.Page[runs.StoredStep], "GET runs/{}/steps", queries.Paging)
+    rollouts = ref_endpoint(schemas.Page[runs.StoredRollout], "GET runs/{}/rollouts", queries.RolloutFilters)
+    evaluations = ref_endpoint(
+        schemas.Page[runs.StoredEvaluation], "GET runs/{}/evaluations", queries.EvaluationFilters
+    )
     evaluation_completions = ref_endpoint(
-        schemas.Page[StoredEvaluationCompletion],
+        schemas.Page[runs.StoredEvaluationCompletion],
         "GET runs/{}/evaluations/completions",
         queries.EvaluationCompletionFilters,
     )
 
-    create = endpoint(StoredRun, "POST runs", NewRun)
-    heartbeat = ref_endpoint(StoredRun, "POST runs/{}/heartbeat", RunHeartbeat)
-    stop = ref_endpoint(StoredRun, "POST runs/{}/stop", object)
+    create = endpoint(runs.StoredRun, "POST runs", runs.NewRun)
+    heartbeat = ref_endpoint(runs.StoredRun, "POST runs/{}/heartbeat", runs.RunHeartbeat)
+    stop = ref_endpoint(runs.StoredRun, "POST runs/{}/stop", object)
 
     @method
-    async def record(self, run_id: int, report: RunStep | RunEvaluation) -> StoredRun:
+    async def record(self, run_id: int, report: runs.RunStep | runs.RunEvaluation) -> runs.StoredRun:
         """Record a step with its rollouts, or an evaluation with its completions, in place of an earlier record of it.
 
         Raises:
@@ -228,12 +207,12 @@ class Runs(Noun[C]):
         """
         # a request is limited in values, so defaults are left out; but not of rubrics: scales are known by their kind
         data = report.model_dump(mode="json", exclude_defaults=True)
-        groups: Sequence[RolloutGroup | EvaluationGroup] = report.groups
+        groups: Sequence[runs.RolloutGroup | runs.EvaluationGroup] = report.groups
         for plain, group in zip(data.get("groups", ()), groups, strict=True):
             plain["rubric"] = group.rubric.model_dump(mode="json")
-        path = f"runs/{run_id}/{'steps' if isinstance(report, RunStep) else 'evaluations'}"
+        path = f"runs/{run_id}/{'steps' if isinstance(report, runs.RunStep) else 'evaluations'}"
         body, headers = to_json(data, inf_nan_mode="null"), {"Content-Type": "application/json"}
-        return await self.send(StoredRun, "POST", path, body=body, headers=headers)
+        return await self.send(runs.StoredRun, "POST", path, body=body, headers=headers)
 
     record_evaluation = record
 

@@ -12,14 +12,12 @@ from rubricsvc.schemas.base import (
     Page,
     Problem,
     Ready,
-    Stored,
     StoredIds,
     Wire,
 )
 from rubricsvc.schemas.completions import (
     NewCompletion,
     NewCompletions,
-    NewLabel,
     NewLabels,
     NewPrompt,
     StoredCompletion,
@@ -29,7 +27,6 @@ from rubricsvc.schemas.completions import (
 )
 from rubricsvc.schemas.jobs import (
     Item,
-    MinCoverage,
     NewItem,
     NewJob,
     NewRewards,

@@ -109,11 +109,7 @@ def _means(rows: Sequence[Any]) -> dict[int, float]:
 
 
 def _gold(session: Session, scored: Sequence[tuple[JobRow, Sequence[Any]]], gold: str) -> tuple[str, dict[int, float]]:
-    """Return where the gold is from, and the gold of completions.
-
-    Raises:
-        InvalidError: It is the reward of one of the jobs, or there is none.
-    """
+    """Return where the gold is from, and the gold of completions; see the errors of `best_of_n`."""
     if gold == LABELS:
         first, given = scored[0][0].id, defaultdict[int, list[float]](list)
         for id_, _, value in labels.overall_labels(session, first):
@@ -127,9 +123,8 @@ def _gold(session: Session, scored: Sequence[tuple[JobRow, Sequence[Any]]], gold
     job = jobs.scoring(session, int(gold))
     rewards = jobs.rewards(session, job.id)
     for other, rows in scored:
-        shared = by_id(
-            session, RubricRow, {row.rubric_id for row in rewards} & {row.rubric_id for row in rows}
-        ).values()
+        both = {row.rubric_id for row in rewards} & {row.rubric_id for row in rows}
+        shared = by_id(session, RubricRow, both).values()
         checked_only = any(all(criterion.check for criterion in row.value.criteria) for row in shared)
         if checked_only or (shared and other.judge.digest == job.judge.digest):  # every judge gives the same by checks
             raise InvalidError(

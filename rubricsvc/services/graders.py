@@ -44,9 +44,7 @@ def submit(
 ) -> PendingRun:
     """Store grader, item and sample, and submit one job per judge: one per model, the checks with the first of them.
 
-    Raises:
-        InvalidError: the grader or the item is invalid, or ``check`` refuses the rubric.
-        NotFoundError: no judge has the grader's model.
+    Raises an InvalidError for what is invalid, and a NotFoundError where no judge has the grader's model.
     """
     run, prompt = parsed(grader, check), parse_prompt(item)
     whole = run.rubric

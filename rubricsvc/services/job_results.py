@@ -29,12 +29,9 @@ BINS = 20
 
 @dataclass(frozen=True)
 class Distribution:
-    """Rewards of a group of completions.
+    """Rewards of the ``n`` completions of a group that have one; their mean has its interval over prompts.
 
-    Attributes:
-        n: Completions with a reward.
-        mean: With its interval over prompts.
-        counts: Rewards in each of `BINS` bars of equal width; without a width, where all are equal, in the middle one.
+    ``counts`` has the rewards in each of `BINS` bars of equal width; where all are equal they are in the middle one.
     """
 
     n: int
@@ -124,11 +121,7 @@ class JobResults:
 
 
 def read_results(db: Database, job_id: int, *, extremes: int) -> JobResults:
-    """Read the results of a job, finished or not: memory grows with its distinct criteria, and by two numbers an item.
-
-    Raises:
-        NotFoundError: no such job.
-    """
+    """Read the results of a job, finished or not: memory grows with its criteria, and by two numbers an item."""
     with db.read() as session:
         job = jobs.scoring(session, job_id)
         judge = job.judge.value

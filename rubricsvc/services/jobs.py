@@ -127,8 +127,7 @@ Result = TypeVar("Result")
 def answered(query: Callable[[], Result], notify: Notify) -> Result:
     """Return the result of a query, which is repeated while the database does not answer; say so once.
 
-    Raises:
-        UnavailableError: the database did not answer for `Settings.outage_seconds`.
+    After `Settings.outage_seconds` it is an UnavailableError.
     """
     end: float | None = None
     while True:
@@ -256,7 +255,6 @@ def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobS
 
 
 log = logging.getLogger(__name__)
-
 
 By = Annotated[PairedBy | None, Field(description="What to pair; by default completions, else prompts.")]
 

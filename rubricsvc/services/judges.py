@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 class Judges:
     """Judges, by id or name. A name refers to one judge forever; only its endpoint may change.
 
-    Args:
-        db: The database.
-        validators: Checks of the workers.
-        on_machine: Whether the caller may change addresses and API keys; a caller over HTTP may not.
+    Addresses and API keys may be changed only by a caller ``on_machine``, which one over HTTP is not.
     """
 
     db: Database
@@ -133,11 +130,7 @@ class Judges:
     def _judged_labels(
         self, ref: int | str, job: int | None, criterion: str | None = None
     ) -> tuple[Judge, list[JudgedLabel]]:
-        """Return a judge, and people's labels beside its verdicts.
-
-        Raises:
-            InvalidError: There are no labels, or the judge has judged none of the labelled criteria.
-        """
+        """Return a judge, and people's labels beside its verdicts; an InvalidError without either."""
         with self.db.read() as session:
             row = judges.get(session, ref)
             judge, found = row.value, judged_labels(session, row.id, job_id=job)
@@ -147,10 +140,8 @@ class Judges:
             scope += f" on what job {job} scored" if job is not None else ""
             raise InvalidError(f"no labels{scope}", hint="import labels with `rubricsvc labels import FILE`")
         if not any(one.verdicts for one in rows):
-            hint = (
-                f"score them with `rubricsvc jobs submit --judge {judge.name} --wait`; a label counts for each rubric "
-            )
-            hint += "version whose criterion has the same text, scale, reference and passages"
+            hint = f"score them with `rubricsvc jobs submit --judge {judge.name} --wait`; a label counts for each"
+            hint += " rubric version whose criterion has the same text, scale, reference and passages"
             raise InvalidError(f"judge {judge.name!r} has judged none of the labelled criteria", hint=hint)
         return judge, rows
 
@@ -191,8 +182,7 @@ class Judges:
     def completions(self, ref: int | str, query: JudgedFilters) -> Page[JudgedCompletion]:
         """List completions with the judge's newest verdicts under each rubric version, or on what a job scored.
 
-        Raises:
-            InvalidError: The job was scored by another judge.
+        422 if the job was scored by another judge.
         """
         with self.db.read() as session:
             row = judges.get(session, ref)

@@ -17,39 +17,15 @@ from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
+from rubricsvc.schemas import runs as wire
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.runs import (
-    BASELINES,
-    BEFORE,
-    EQUAL_COMPUTE,
-    OTHER,
-    REWARD,
-    STEP,
-    Alarm,
-    EvaluationGroup,
-    NewRun,
-    Rewarded,
-    RolloutGroup,
-    RunEvaluation,
-    RunHeartbeat,
-    RunReport,
-    RunStep,
-    Sample,
-    StoredEvaluation,
-    StoredEvaluationCompletion,
-    StoredEvaluationReward,
-    StoredRollout,
-    StoredRun,
-    StoredStep,
-    column_of,
-)
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.stats.reports import CriterionAgreement
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
-from rubricsvc.store.leases import database_time
+from rubricsvc.store.leases import REASON_CHARS, database_time
 from rubricsvc.store.session import Database, by_id, get_or_add, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRow, PromptRow, RolloutRow, RunRow
 
@@ -57,7 +33,6 @@ T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
 """How much of a sign a completion has, given its prompt's text; None where it does not have the sign at all."""
 
-MAX_REASON_CHARS = 300
 REPORT_SECONDS = runs.REPORT_SECONDS
 MOST_ROWS = 1_000_000
 SHOWN = 5
@@ -70,13 +45,10 @@ _LOOKED_AT = 500
 
 @dataclass(eq=False)
 class Runs:
-    """Training runs, by id.
+    """Training runs, by id; an unknown id is a NotFoundError.
 
-    Attributes:
-        db: The database.
-        approval: Which new rubrics are drafts.
-        check: Raises an InvalidError for a rubric whose checks do not exist.
-        signs: Returns what the examples of an alarm show, by its sign; else they are any rollouts of its step.
+    ``approval`` says which new rubrics are drafts, ``check`` raises an InvalidError for one whose checks do not exist.
+    ``signs`` returns what the examples of an alarm show, by its sign; else they are any rollouts of its step.
     """
 
     db: Database
@@ -84,7 +56,7 @@ class Runs:
     check: Callable[[Rubric], None] = lambda _: None
     signs: Callable[[], Mapping[str, Sign]] = dict
 
-    def create(self, new: NewRun) -> StoredRun:
+    def create(self, new: wire.NewRun) -> wire.StoredRun:
         """Begin a run, or continue that of the same key after ``done`` steps; later ones on record are deleted."""
         values: dict[str, Any] = new.model_dump(mode="json", exclude={"key", "judge_digest", "done"})
         with self.db.write() as session:
@@ -99,32 +71,28 @@ class Runs:
                 runs.remove(session, row, after=new.done)
             return _summaries(session, [row])[0]
 
-    def record(self, run_id: int, step: RunStep) -> StoredRun:
+    def record(self, run_id: int, step: wire.RunStep) -> wire.StoredRun:
         """Record a step with its rollouts, in place of what is on record of it.
 
-        Raises:
-            NotFoundError: There is no such run, or no item of a rollout.
-            InvalidError: An item of a rollout has scored another completion.
+        422 if the item of a rollout has scored another completion.
         """
         with self.db.write() as session:
             row = runs.get(session, run_id, lock=True)
             given = [(one, group) for group in step.groups for one in group.rollouts]
-            stored = self._store(session, row, [(group, one.completion, {REWARD: one}) for one, group in given])
+            stored = self._store(session, row, [(group, one.completion, {wire.REWARD: one}) for one, group in given])
             fields = {"advantage", "tokens", "truncated", "logprob_sum"}
             rollouts = [
-                one.model_dump(include=fields) | ids | rewards[REWARD]
+                one.model_dump(include=fields) | ids | rewards[wire.REWARD]
                 for (one, _), (ids, rewards) in zip(given, stored, strict=True)
             ]
             runs.write_step(session, row.id, step.step, {**step.metrics, "step": step.step}, rollouts)
             runs.report(session, row)
             return _summaries(session, [row])[0]
 
-    def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
+    def record_evaluation(self, run_id: int, evaluation: wire.RunEvaluation) -> wire.StoredRun:
         """Record an evaluation with its completions, in place of the one of its step or of its baseline.
 
-        Raises:
-            NotFoundError: There is no such run, or no item of a reward.
-            InvalidError: An item of a reward has scored another completion.
+        422 if the item of a reward has scored another completion.
         """
         with self.db.write() as session:
             row = runs.get(session, run_id, lock=True)
@@ -150,20 +118,15 @@ class Runs:
             runs.report(session, row)
             return _summaries(session, [row])[0]
 
-    def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
+    def heartbeat(self, run_id: int, heartbeat: wire.RunHeartbeat) -> wire.StoredRun:
         """Report that a run goes on, or its new state. ``stop_requested`` says whether it should stop."""
         with self.db.write() as session:
             row = runs.get(session, run_id)
             runs.report(session, row, heartbeat.state, heartbeat.reason)
             return _summaries(session, [row])[0]
 
-    def stop(self, run_id: int) -> StoredRun:
-        """Ask a run to stop after its current step, with a checkpoint.
-
-        Raises:
-            NotFoundError: There is no such run.
-            ConflictError: It is not running.
-        """
+    def stop(self, run_id: int) -> wire.StoredRun:
+        """Ask a run to stop after its current step, with a checkpoint. 409 if it is not running."""
         with self.db.write() as session:
             row = runs.get(session, run_id)
             if (state := runs.status(row, database_time(session))) not in runs.LIVE:
@@ -176,9 +139,7 @@ class Runs:
     def delete(self, run_id: int) -> None:
         """Delete a run with its metrics, rollouts and evaluations. Prompts, rubrics, completions and jobs stay.
 
-        Raises:
-            NotFoundError: There is no such run.
-            ConflictError: It is running.
+        409 if it is running.
         """
         with self.db.write() as session:
             row = runs.get(session, run_id)
@@ -187,12 +148,8 @@ class Runs:
                 raise ConflictError(f"run {row.id} is {state}", hint=hint)
             runs.remove(session, row)
 
-    def get(self, run_id: int) -> StoredRun:
-        """Get a run with its counts of rollouts, its first and last rewards and its configuration.
-
-        Raises:
-            NotFoundError: There is no such run.
-        """
+    def get(self, run_id: int) -> wire.StoredRun:
+        """Get a run with its counts of rollouts, its first and last rewards and its configuration."""
         with self.db.read() as session:
             row = runs.get(session, run_id)
             rollouts, unscored = runs.rollout_counts(session, row.id)
@@ -203,23 +160,23 @@ class Runs:
             return _summaries(session, [row])[0].model_copy(update={**more, "config": row.config})
 
     @takes(RunFilters)
-    def page(self, query: RunFilters) -> Page[StoredRun]:
+    def page(self, query: RunFilters) -> Page[wire.StoredRun]:
         """List runs, oldest first, with how far each of them is."""
         with self.db.read() as session:
             rows = page_of(session, RunRow, query.after, query.limit + 1, key=query.key)
             return Page.cut(_summaries(session, rows), query.limit)
 
     @takes(Paging)
-    def steps(self, run_id: int, query: Paging) -> Page[StoredStep]:
+    def steps(self, run_id: int, query: Paging) -> Page[wire.StoredStep]:
         """List the metrics of steps. ``after`` and ``next`` are numbers of steps."""
         with self.db.read() as session:
             rows = runs.steps(session, runs.get(session, run_id).id, after=query.after, limit=query.limit + 1)
-        data = [StoredStep.of(row) for row in rows]
+        data = [wire.StoredStep.of(row) for row in rows]
         more = len(rows) > query.limit
         return Page(data=tuple(data[: query.limit]), next=data[query.limit - 1].step if more else None)
 
     @takes(RolloutFilters)
-    def rollouts(self, run_id: int, query: RolloutFilters) -> Page[StoredRollout]:
+    def rollouts(self, run_id: int, query: RolloutFilters) -> Page[wire.StoredRollout]:
         """List rollouts with their rewards and verdicts, oldest first."""
         selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1}
         with self.db.read() as session:
@@ -227,37 +184,38 @@ class Runs:
             return Page.cut(_rollouts(session, rows, verdicts=query.verdicts), query.limit)
 
     @takes(EvaluationFilters)
-    def evaluations(self, run_id: int, query: EvaluationFilters) -> Page[StoredEvaluation]:
+    def evaluations(self, run_id: int, query: EvaluationFilters) -> Page[wire.StoredEvaluation]:
         """List the evaluations of a run and of its baselines, in the order in which they were recorded."""
         with self.db.read() as session:
             row, limit = runs.get(session, run_id), query.limit + 1
             rows = page_of(session, EvaluationRow, query.after, limit, run_id=row.id, name=query.name)
-            return Page.cut([StoredEvaluation.of(row) for row in rows], query.limit)
+            return Page.cut([wire.StoredEvaluation.of(row) for row in rows], query.limit)
 
     @takes(EvaluationCompletionFilters)
     def evaluation_completions(
         self, run_id: int, query: EvaluationCompletionFilters
-    ) -> Page[StoredEvaluationCompletion]:
+    ) -> Page[wire.StoredEvaluationCompletion]:
         """List the completions of evaluations with their rewards and verdicts, oldest first."""
         selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1}
         with self.db.read() as session:
             rows = runs.evaluation_completions(session, runs.get(session, run_id).id, **selection)
             return Page.cut(_completions(session, rows, verdicts=query.verdicts), query.limit)
 
-    def report(self, run_id: int) -> RunReport:
+    def report(self, run_id: int) -> wire.RunReport:
         """Return what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
         run = self.get(run_id)
         with self.db.read() as session:
             steps = [row.metrics for row in runs.steps(session, run.id, limit=MOST_ROWS)]
             stored = page_of(session, EvaluationRow, 0, MOST_ROWS, run_id=run.id)
-            newest = max([one for one in stored if one.name == STEP] or stored, key=lambda one: one.id, default=None)
+            of_steps = [one for one in stored if one.name == wire.STEP]
+            newest = max(of_steps or stored, key=lambda one: one.id, default=None)
             setup = newest.line.get("setup") if newest is not None else None
             current = [one for one in stored if one.line.get("setup") == setup]  # other prompts have their own
-            evaluations = sorted((one for one in current if one.name == STEP), key=lambda one: one.step)
-            known = {one.name: one for one in (*current, *(one for one in stored if one.name in OTHER))}
-            baselines = [known[name] for name in BASELINES if name in known]
+            evaluations = sorted((one for one in current if one.name == wire.STEP), key=lambda one: one.step)
+            known = {one.name: one for one in (*current, *(one for one in stored if one.name in wire.OTHER))}
+            baselines = [known[name] for name in wire.BASELINES if name in known]
             lines = [one.line for one in evaluations]
-            return RunReport(
+            return wire.RunReport(
                 name=str(run.id),
                 status=run.status,
                 config=run.config or {},
@@ -269,7 +227,7 @@ class Runs:
                 **_samples_of(session, run.id, evaluations, baselines),
             )
 
-    def _with_examples(self, session: Session, run_id: int, alarm: Alarm) -> Alarm:
+    def _with_examples(self, session: Session, run_id: int, alarm: wire.Alarm) -> wire.Alarm:
         """Return an alarm with rollouts of its step that have its sign, those with most of it first."""
         if alarm.step is None or alarm.sign is None:
             return alarm
@@ -294,7 +252,7 @@ class Runs:
         self,
         session: Session,
         run: RunRow,
-        sampled: Sequence[tuple[RolloutGroup | EvaluationGroup, Completion, Mapping[str, Rewarded]]],
+        sampled: Sequence[tuple[wire.RolloutGroup | wire.EvaluationGroup, Completion, Mapping[str, wire.Rewarded]]],
     ) -> list[tuple[dict[str, int], dict[str, dict[str, Any]]]]:
         """Store what is new of completions that a policy sampled; return the columns of each, and of its rewards.
 
@@ -314,7 +272,8 @@ class Runs:
         edit = Edit(run.name, policy=self.approval)
         prompt_ids = completions.add_prompts(session, ((group.prompt, None) for group, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}
-        items_of = [scored.get(rewards[REWARD].item_id or 0) if REWARD in rewards else None for *_, rewards in sampled]
+        trained = [rewards.get(wire.REWARD) for *_, rewards in sampled]
+        items_of = [scored.get(one.item_id or 0) if one is not None else None for one in trained]
         new: list[tuple[int, Completion]] = []
         for (group, completion, _), item in zip(sampled, items_of, strict=True):
             prompt_id, digest = prompt_ids[group.prompt.digest, None], group.rubric.digest
@@ -336,10 +295,10 @@ class Runs:
             columns = {}
             for score, each in rewards.items():
                 own = scored.get(each.item_id or 0)
-                judge_id = run.judge_id if score == REWARD else None
+                judge_id = run.judge_id if score == wire.REWARD else None
                 columns[score] = {
                     "reward": each.reward,
-                    "null_reason": each.null_reason and each.null_reason[:MAX_REASON_CHARS],
+                    "null_reason": each.null_reason and each.null_reason[:REASON_CHARS],
                     "item_id": each.item_id,
                     "judge_id": judge_id if own is None else own.judge_id,
                     "verdicts": [one.model_dump(mode="json", exclude_defaults=True) for one in each.verdicts]
@@ -350,30 +309,29 @@ class Runs:
         return stored
 
 
-def _summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
+def _summaries(session: Session, rows: Sequence[RunRow]) -> list[wire.StoredRun]:
     """Return how far each of these runs is."""
     now, newest = database_time(session), runs.newest_steps(session, [row.id for row in rows])
     found = []
     for row in rows:
         steps, metrics = newest.get(row.id, (0, None))
-        seen, status = max(0.0, now - row.seen_at), runs.status(row, now)
-        more = {"steps": steps, "metrics": metrics, "seen_seconds": seen, "config": None, "status": status}
-        found.append(StoredRun.of(row, **more))
+        seen = {"seen_seconds": max(0.0, now - row.seen_at), "status": runs.status(row, now)}
+        found.append(wire.StoredRun.of(row, steps=steps, metrics=metrics, config=None, **seen))
     return found
 
 
-def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = True) -> list[StoredRollout]:
+def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = True) -> list[wire.StoredRollout]:
     by_item = verdicts_of_items(session, [row.item_id for row in rows if verdicts and row.item_id is not None])
     found = []
     for row in rows:
         known = (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()
-        found.append(StoredRollout.of(row, rubric=row.rubric.ref, verdicts=known))
+        found.append(wire.StoredRollout.of(row, rubric=row.rubric.ref, verdicts=known))
     return found
 
 
 def _completions(
     session: Session, rows: Sequence[EvaluationCompletionRow], *, verdicts: bool
-) -> list[StoredEvaluationCompletion]:
+) -> list[wire.StoredEvaluationCompletion]:
     rewards = runs.evaluation_rewards(session, rows)
     item_ids = [each.item_id for found in rewards.values() for each in found if each.item_id is not None]
     by_item = verdicts_of_items(session, item_ids) if verdicts else {}
@@ -382,12 +340,12 @@ def _completions(
         of_row = []
         for each in rewards[row.evaluation_id, row.place]:
             known = by_item.get(each.item_id, ()) if each.item_id is not None else each.verdicts
-            of_row.append(StoredEvaluationReward.of(each, verdicts=known if verdicts else ()))
-        found.append(StoredEvaluationCompletion.of(row, rubric=row.rubric.ref, rewards=of_row))
+            of_row.append(wire.StoredEvaluationReward.of(each, verdicts=known if verdicts else ()))
+        found.append(wire.StoredEvaluationCompletion.of(row, rubric=row.rubric.ref, rewards=of_row))
     return found
 
 
-def _samples(session: Session, rows: Sequence[tuple[Any, dict[str, Any]]]) -> list[Sample]:
+def _samples(session: Session, rows: Sequence[tuple[Any, dict[str, Any]]]) -> list[wire.Sample]:
     """Return completions as a report shows them: of rows of rollouts or evaluations, with further fields of each."""
     texts = by_id(session, CompletionRow, {row.completion_id for row, _ in rows})
     asked = by_id(session, PromptRow, {row.prompt_id for row, _ in rows})
@@ -395,18 +353,18 @@ def _samples(session: Session, rows: Sequence[tuple[Any, dict[str, Any]]]) -> li
     for row, fields in rows:
         one = texts[row.completion_id].value
         shown = {"text": one.text, "messages": one.messages, "truncated": row.truncated}
-        found.append(Sample(prompt=asked[row.prompt_id].value.text, **shown, **fields))
+        found.append(wire.Sample(prompt=asked[row.prompt_id].value.text, **shown, **fields))
     return found
 
 
-def _highest(session: Session, run_id: int) -> tuple[Sample, ...]:
+def _highest(session: Session, run_id: int) -> tuple[wire.Sample, ...]:
     """Return rollouts with the highest rewards, each text once, of as many prompts as there are."""
     rows = runs.rollouts(session, run_id, limit=_LOOKED_AT, best=True)
     shown = [
         (row, {"where": f"step {row.step}, rubric {row.rubric.ref}", "scores": {"training reward": row.reward}})
         for row in rows
     ]
-    unique: dict[str, tuple[RolloutRow, Sample]] = {}
+    unique: dict[str, tuple[RolloutRow, wire.Sample]] = {}
     for row, one in zip(rows, _samples(session, shown), strict=True):
         unique.setdefault(one.text, (row, one))
     chosen = of_several_prompts(unique.values(), lambda pair: pair[0].prompt_id)
@@ -422,9 +380,9 @@ def _samples_of(
     if not evaluations:
         return {}
     named = {one.name: one for one in baselines}
-    samples: dict[str, list[Sample]] = {}
-    for evaluation in filter(None, (named.get(BEFORE), *evaluations, named.get(EQUAL_COMPUTE[1]))):
-        column = column_of(evaluation.line)
+    samples: dict[str, list[wire.Sample]] = {}
+    for evaluation in filter(None, (named.get(wire.BEFORE), *evaluations, named.get(wire.EQUAL_COMPUTE[1]))):
+        column = wire.column_of(evaluation.line)
         rows = runs.evaluation_completions(session, run_id, evaluation_id=evaluation.id, limit=MOST_ROWS)
         shown = []
         for row, read in zip(rows, _completions(session, rows, verdicts=False), strict=True):
@@ -434,14 +392,14 @@ def _samples_of(
             shown.append((row, {"where": where, "scores": scores, **more}))
         samples[column] = _samples(session, shown)
     gold = str(evaluations[-1].line["gold"])
-    gaps: dict[str, tuple[float, Sample]] = {}  # how far the reward of a text is above the gold score
-    for one in (one for evaluation in evaluations[1:] for one in samples[column_of(evaluation.line)]):
-        reward, value = one.scores.get(REWARD), one.scores.get(gold)
+    gaps: dict[str, tuple[float, wire.Sample]] = {}  # how far the reward of a text is above the gold score
+    for one in (one for evaluation in evaluations[1:] for one in samples[wire.column_of(evaluation.line)]):
+        reward, value = one.scores.get(wire.REWARD), one.scores.get(gold)
         if reward is not None and value is not None and reward - value > gaps.get(one.text, (0.0, one))[0]:
             gaps[one.text] = reward - value, one
     ranked = [one for _, one in sorted(gaps.values(), key=lambda pair: -pair[0])]
     widest = of_several_prompts(ranked, lambda one: one.prompt)
-    by_prompt: dict[str, dict[str, Sample]] = {}
+    by_prompt: dict[str, dict[str, wire.Sample]] = {}
     for name, each in samples.items():
         for one in each:  # the greedy one, else the first
             of_prompt = by_prompt.setdefault(one.prompt, {})
@@ -452,7 +410,7 @@ def _samples_of(
     ids = [one.evaluation_row for one in visible if one.evaluation_row is not None]
     rows = runs.evaluation_completions(session, run_id, ids=ids, limit=MOST_ROWS)
     judged_rows = _completions(session, rows, verdicts=True)
-    verdicts = {row.id: each.verdicts for row in judged_rows for each in row.rewards if each.score == REWARD}
+    verdicts = {row.id: each.verdicts for row in judged_rows for each in row.rewards if each.score == wire.REWARD}
     judged = {
         one.evaluation_row: one.model_copy(update={"verdicts": verdicts.get(one.evaluation_row or 0, ())})
         for one in visible
