@@ -219,10 +219,9 @@ class AuditPlan:
         )
 
     def adapted(self, judge: Judge) -> AuditPlan:
-        """Return the plan for this judge. A comparative one is shown each bad completion beside a good one.
+        """Return the plan for this judge, or raise an InvalidError if it cannot be audited on these cases.
 
-        Raises:
-            InvalidError: The judge, or one of its members, cannot be audited on these cases.
+        A comparative judge is shown each bad completion beside a good one.
         """
         for leaf in judge.leaf_judges:
             if leaf.mode not in ("readout", "written") and leaf is not judge:
@@ -230,10 +229,8 @@ class AuditPlan:
                 raise InvalidError(f"judge {judge.name!r}: a panel of {leaf.mode} judges cannot be audited", hint=hint)
         if judge.mode == "trajectory":
             if not all(case.messages for case in self.cases):
-                hint = "audit it on the built-in trajectories: leave out --data"
-                raise InvalidError(
-                    "a trajectory judge is asked about steps, and these completions have none", hint=hint
-                )
+                message = "a trajectory judge is asked about steps, and these completions have none"
+                raise InvalidError(message, hint="audit it on the built-in trajectories: leave out --data")
             return replace(self, consistency=())  # one criterion has no order, a rationale no steps
         if judge.mode != "comparative":
             return self

@@ -45,14 +45,10 @@ class GenerationError(InvalidError):
 
 @dataclass(frozen=True)
 class Draft:
-    """A rubric as it was written.
+    """A rubric as it was written, after ``redraws`` samples that were none, and ``repairs`` of this one.
 
-    Attributes:
-        redraws: Samples before this one that were no rubric.
-        repairs: Times that this sample was sent back.
-        sources: The texts that the author was shown, beside the prompt.
-        research: What the author looked for before it wrote.
-        cleaned: What was removed from the reply or disarmed in it.
+    ``sources`` are the texts that the author was shown beside the prompt, ``research`` is what it looked for before it
+    wrote, and ``cleaned`` what was removed from the reply or disarmed in it.
     """
 
     rubric: Rubric
@@ -101,14 +97,10 @@ class Author:
         *,
         reader: Reader | None = None,
     ) -> Draft:
-        """Return the rubric that the model writes.
+        """Return the rubric that the model writes, asked by the template of this name.
 
-        Args:
-            template: Name of the prompt template.
-            values: Untrusted texts by placeholder, cleaned and fenced.
-            documents: Texts that criteria may cite, by name. The judge is shown the cited passages.
-            evidence: Texts that criteria may cite, too; the judge is not shown them.
-            reader: Reads the replies; by default `rubric_reader`.
+        ``values`` are untrusted texts by placeholder, cleaned and fenced. ``documents`` and ``evidence`` are texts that
+        criteria may cite, by name; of the first the judge is shown the passages. ``reader`` is `rubric_reader` if None.
         """
         read_from, given = read(template), {**(documents or {}), **(evidence or {})}
         reader = reader or rubric_reader(template, documents, evidence)

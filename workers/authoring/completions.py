@@ -39,14 +39,9 @@ class FailedSample(NamedTuple):
 class SamplingResult:
     """What a run has stored, and what failed.
 
-    Attributes:
-        total: Samples that were wanted.
-        existing: Samples that were stored before, or meanwhile by another process.
-        stored: Samples that were stored by this run.
-        truncated: Sampled replies that were cut off at ``max_tokens``.
-        tokens: Sampled tokens, of replies whose tokens are known.
-        reasons: Failed samples by reason; ``failures`` are the first of them.
-        stopped: The failure that ended the run before all samples were asked for.
+    Of ``total`` samples ``existing`` ones were stored before, or meanwhile by another process. ``truncated`` replies
+    were cut off at ``max_tokens``; ``tokens`` are of replies whose tokens are known. ``reasons`` counts the failed
+    samples, ``failures`` are the first of them, and ``stopped`` is the one that ended the run early.
     """
 
     total: int
@@ -65,10 +60,8 @@ class CompletionSampler:
     ``prompt`` returns the prompt of an id, and ``store`` stores samples that do not exist yet, and returns how many.
 
     Sampling options and the number of the sample are stored in ``Completion.sampling``: a sample that is stored with
-    the same policy and options is not asked for again, and equal texts are different samples.
-
-    Raises:
-        InvalidError: Several samples are wanted at temperature 0, where all are the same.
+    the same policy and options is not asked for again, and equal texts are different samples. It is an InvalidError to
+    want several at temperature 0, where all are the same.
     """
 
     def __init__(

@@ -243,10 +243,8 @@ async def run_tests(
 ) -> RubricTest:
     """Return what the judge finds in the examples of a rubric, whose prompt is ``prompt``, then in planted faults.
 
-    A criterion of whose faults a smaller share than ``min_catch`` is caught fails.
-
-    Raises:
-        InvalidError: The judge cannot be asked about each text by itself, or an example has no prompt.
+    A criterion of whose faults a smaller share than ``min_catch`` is caught fails. It is an InvalidError if the judge
+    cannot be asked about each text by itself, or an example has no prompt.
     """
     for leaf in judge.leaf_judges:
         if leaf.mode not in ASKABLE:
@@ -338,12 +336,7 @@ def fault_report(
 ) -> FaultReport:
     """Return the catch rate of each criterion, and how often the judge saw a fault in a base without one.
 
-    Args:
-        rubric: The rubric.
-        bases: Good examples, by criterion.
-        found: Verdicts on the faults.
-        examples: Verdicts on the examples themselves.
-        min_catch: Least catch rate that passes.
+    ``found`` are the verdicts on the faults, ``examples`` those on the examples themselves.
     """
     values = {(one.example, verdict.criterion): verdict for one in examples for verdict in one.verdicts}
     alarms: dict[tuple[str, str], bool | None] = {}

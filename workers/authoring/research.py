@@ -103,13 +103,10 @@ class _Plan(BaseModel):
 
 @dataclass
 class Findings:
-    """What was read.
+    """What was read, with notes of what was looked for; ``first_queries`` were written before anything was read.
 
-    Attributes:
-        notes: What was looked for, and what was left out.
-        first_queries: The queries that were written before anything was read.
-        shown: The documents as the generator sees them, with marks where parts are left out.
-        readable: The same without the marks: what passages may be cited from.
+    ``shown`` are the documents as the generator sees them, with marks where parts are left out; ``readable`` the same
+    without the marks: what passages may be cited from.
     """
 
     notes: ResearchNotes

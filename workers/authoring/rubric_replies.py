@@ -90,14 +90,9 @@ def read_rubric(
     Text around a code fence or a numbered list is ignored. Duplicates are left out, and so is the last line of a list
     that was cut off. A cited passage must stand verbatim in the text that is named; only white space may differ.
 
-    Args:
-        text: The reply, without thinking.
-        truncated: Whether the reply was cut off.
-        examples: Normalized texts of criteria that must not be copied; see `normalized`.
-        documents: Texts that sources may cite; the judge is shown the passages.
-        evidence: Texts that sources may cite, too; the judge is not shown the passages.
-        least: Minimum of different criteria.
-        needs_positive: Whether one must have a positive weight.
+    ``examples`` are texts of criteria that must not be copied, `normalized`. Sources may cite ``documents``, whose
+    passages the judge is shown, and ``evidence``, whose passages it is not. ``least`` is the minimum of different
+    criteria; with ``needs_positive`` one of them must have a positive weight.
     """
     body = _body_of(text)
     is_json = body.startswith(("[", "{"))

@@ -89,10 +89,8 @@ def code(completion: Completion, prompt: Prompt, args: Code) -> CheckResult:
 class SuiteResult:
     """The name and the error of each test, the shown ones first. The error is empty where it passed.
 
-    Attributes:
-        rate: The pass rate of the hidden tests, or of the shown tests where none are hidden.
-        gap: The pass rate of the shown tests less that of the hidden ones; 0 without both kinds.
-        summary: How many passed of each kind, and the gap.
+    ``rate`` is the pass rate of the hidden tests, or of the shown ones where none are hidden; ``gap`` that of the shown
+    tests less that of the hidden ones, 0 without both kinds.
     """
 
     errors: tuple[tuple[str, str], ...]

@@ -123,10 +123,8 @@ class Failure:
 class RequestFailed:
     """A call to a server that brought no reply.
 
-    Attributes:
-        retry: Whether the same call may succeed later.
-        status: HTTP status; 0 where there is none or it says nothing of the server.
-        billable: Whether the server may have done the work all the same, and charge for it.
+    With ``retry`` the same call may succeed later. ``status`` is that of HTTP; 0 where there is none or it says nothing
+    of the server. If it is ``billable``, the server may have done the work all the same, and charge for it.
     """
 
     failure: Failure

@@ -19,9 +19,8 @@ class Conversation:
     data in one pass and is tokenized without control tokens, so that ``<|im_end|>`` in a completion is ten characters
     of text. For text without control tokens the ids are those of ``apply_chat_template``.
 
-    Raises:
-        InvalidError: The tokenizer has no chat template, has one that changes the texts, or cannot tokenize without
-            control tokens.
+    It is an InvalidError if the tokenizer has no chat template, has one that changes the texts, or cannot tokenize
+    without control tokens.
     """
 
     def __init__(self, tokenizer: Any) -> None:

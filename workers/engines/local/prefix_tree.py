@@ -94,10 +94,7 @@ def tree_mask(owners: torch.Tensor, cached: int, dtype: torch.dtype) -> torch.Te
 
     A token attends to the prefix and to its own branch before it.
 
-    Args:
-        owners: The branch of each token, `SHARED` or `PADDING` [B, C].
-        cached: The number of tokens before the queries.
-        dtype: Type of the mask.
+    ``owners`` is the branch of each token, `SHARED` or `PADDING` [B, C]; ``cached`` tokens are before the queries.
     """
     columns = torch.arange(owners.shape[1])
     queries, keys = owners[:, cached:, None], owners[:, None, :]

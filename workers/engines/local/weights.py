@@ -37,11 +37,8 @@ PASSPORT_FILE = "passport.json"
 class ModelWeights:
     """Which weights a model has.
 
-    Attributes:
-        model: ``embedded``, a folder or a name on the hub; the base of the adapter, if there is one.
-        revision: Of a model on the hub.
-        adapter: A LoRA adapter to merge: ``embedded`` or a folder.
-        sha256: Digest that the weights of the adapter, or else of the model, must have; see `weights_sha256`.
+    ``model`` is ``embedded``, a folder or a name on the hub, ``adapter`` a LoRA adapter to merge into it: ``embedded``
+    or a folder. ``sha256`` is the digest that the weights of the adapter, or else of the model, must have.
     """
 
     model: str
@@ -127,11 +124,8 @@ def unreadable(path: Path, error: OSError) -> UnavailableError:
 def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: str | None = None) -> Judge:
     """Return a judge with a LoRA adapter.
 
-    Args:
-        name: Name of the judge.
-        adapter: Folder of the adapter, or ``embedded``. Its ``judge.json`` has the fields that it was trained for.
-        model: Its base, by default the one that its folder names.
-        mode: Mode of the judge, by default that of ``judge.json``, else readout.
+    The adapter is a folder or ``embedded``; its ``judge.json`` has the fields that it was trained for. By default its
+    base is the one that the folder names, and the mode that of ``judge.json``, else readout.
     """
     folder = adapter_folder(adapter)
     digest = weights_sha256(folder)
