@@ -1,4 +1,4 @@
-"""Routes made from the methods of services: a row of `ROUTES` is a method, and where it is found over HTTP.
+"""Routes made from the methods of services: the client's endpoint of the same name says where it is over HTTP.
 
 Those of a file that is imported and of a job's report have functions of their own, as their bodies are no models.
 
@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from rubricsvc.api.auth import IdInPath, RefInPath, Service
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
+from rubricsvc.client import nouns
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import ImportQuery, ReportQuery
 from rubricsvc.schemas import ImportedFile, Page
@@ -33,74 +34,19 @@ from rubricsvc.services.judges import Judges
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs
 
-CREATED, OK = 201, 200
-
-ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
-    (Prompts, "add", "POST", "", CREATED),
-    (Prompts, "page", "GET", "", OK),
-    (Prompts, "get", "GET", "/{ref:path}", OK),
-    (Completions, "add", "POST", "", CREATED),
-    (Completions, "add_samples", "POST", "/samples", CREATED),
-    (Completions, "page", "GET", "", OK),
-    (Completions, "get", "GET", "/{completion_id}", OK),
-    (Jobs, "submit", "POST", "", CREATED),
-    (Jobs, "page", "GET", "", OK),
-    (Jobs, "best_of_n", "GET", "/best_of_n", OK),
-    (Jobs, "get", "GET", "/{job_id}", OK),
-    (Jobs, "items", "GET", "/{job_id}/items", OK),
-    (Jobs, "export", "GET", "/{job_id}/export", OK),
-    (Jobs, "compare", "GET", "/{a}/compare/{b}", OK),
-    (Jobs, "cancel", "POST", "/{job_id}/cancel", OK),
-    (Jobs, "rescore", "POST?", "/{job_id}/rescore", CREATED),
-    (Jobs, "retry", "POST?", "/{job_id}/retry", OK),
-    (Judges, "add", "POST", "", CREATED),
-    (Judges, "page", "GET", "", OK),
-    (Judges, "audits", "GET", "/{ref:path}/audits", OK),
-    (Judges, "completions", "GET", "/{ref:path}/completions", OK),
-    (Judges, "record_audit", "POST", "/{ref:path}/audits", CREATED),
-    (Judges, "record_repeatability", "POST", "/{ref:path}/repeatability", OK),
-    (Judges, "passport", "GET", "/{ref:path}/passport", OK),
-    (Judges, "agreement", "GET", "/{ref:path}/agreement", OK),
-    (Judges, "calibrate", "POST?", "/{ref:path}/calibrate", CREATED),
-    (Judges, "get", "GET", "/{ref:path}", OK),
-    (Verdicts, "page", "GET", "", OK),
-    (Labels, "add", "POST", "", CREATED),
-    (Labels, "page", "GET", "", OK),
-    (Labels, "completions", "GET", "/completions", OK),
-    (Labels, "agreement", "GET", "/agreement", OK),
-    (Rubrics, "add", "POST", "", CREATED),
-    (Rubrics, "generate", "POST", "/generate", CREATED),
-    (Rubrics, "lint", "POST", "/lint", OK),
-    (Rubrics, "reward_changes", "POST", "/reward_changes", OK),
-    (Rubrics, "page", "GET", "", OK),
-    (Rubrics, "analyse", "GET", "/{ref:path}/analysis", OK),
-    (Rubrics, "fit", "POST?", "/{ref:path}/fit", OK),
-    (Rubrics, "review", "POST", "/{ref:path}/review", OK),
-    (Rubrics, "provenance", "GET", "/{ref:path}/provenance", OK),
-    (Rubrics, "add_test", "POST", "/{ref:path}/tests", CREATED),
-    (Rubrics, "tests", "GET", "/{ref:path}/tests", OK),
-    (Rubrics, "history", "GET", "/{ref:path}/history", OK),
-    (Rubrics, "get", "GET", "/{ref:path}", OK),
-    (Evolutions, "start", "POST", "", CREATED),
-    (Evolutions, "begin_step", "POST", "/steps", CREATED),
-    (Evolutions, "record", "POST", "/{evolution_id}/rounds", CREATED),
-    (Evolutions, "page", "GET", "", OK),
-    (Evolutions, "get", "GET", "/{evolution_id}", OK),
-    (Runs, "create", "POST", "", CREATED),
-    (Runs, "page", "GET", "", OK),
-    (Runs, "get", "GET", "/{run_id}", OK),
-    (Runs, "report", "GET", "/{run_id}/report", OK),
-    (Runs, "delete", "DELETE", "/{run_id}", HTTPStatus.NO_CONTENT),
-    (Runs, "heartbeat", "POST", "/{run_id}/heartbeat", OK),
-    (Runs, "stop", "POST", "/{run_id}/stop", OK),
-    (Runs, "record", "POST", "/{run_id}/steps", CREATED),
-    (Runs, "steps", "GET", "/{run_id}/steps", OK),
-    (Runs, "rollouts", "GET", "/{run_id}/rollouts", OK),
-    (Runs, "record_evaluation", "POST", "/{run_id}/evaluations", CREATED),
-    (Runs, "evaluations", "GET", "/{run_id}/evaluations", OK),
-    (Runs, "evaluation_completions", "GET", "/{run_id}/evaluations/completions", OK),
+CREATED, OK = HTTPStatus.CREATED, HTTPStatus.OK
+SERVICES = (Prompts, Completions, Jobs, Judges, Verdicts, Labels, Rubrics, Evolutions, Runs)
+_OF_OTHER_METHODS: tuple[tuple[type, str, str], ...] = (
+    (Completions, "add", "POST completions"),
+    (Jobs, "compare", "GET jobs/{}/compare/{}"),
+    (Runs, "record", "POST runs/{}/steps"),
+    (Runs, "record_evaluation", "POST runs/{}/evaluations"),
+    (Runs, "delete", "DELETE runs/{}"),
 )
-"""Service, method, HTTP method (with ``?`` the request model is the query), path below the noun, and status."""
+"""Routes of the client's methods that are no endpoints of `client.nouns`."""
+_ANSWERS = {"cancel", "fit", "heartbeat", "lint", "record_repeatability", "retry", "review", "reward_changes", "stop"}
+"""Methods with a POST that answer 200 in place of 201."""
+_STATUS = {"GET": OK, "DELETE": HTTPStatus.NO_CONTENT}
 
 IdempotencyKey = Annotated[
     str | None, Header(min_length=1, max_length=200, description="The same key returns the same job, with 200.")
@@ -108,12 +54,17 @@ IdempotencyKey = Annotated[
 
 
 def router() -> APIRouter:
-    """Return the router of `ROUTES`."""
+    """Return the router of all methods."""
     made = APIRouter(route_class=StrictRoute)
-    for service, name, method, path, status in ROUTES:
-        noun, plain = service.__name__.lower(), getattr_static(service, name)
+    given = [(service, vars(getattr(nouns, service.__name__))) for service in SERVICES]
+    known = [(of, name, one.route) for of, ones in given for name, one in ones.items() if getattr(one, "route", "")]
+    # a reference may have slashes, so that the path of a single thing takes all that the others leave
+    for service, name, route in sorted((*known, *_OF_OTHER_METHODS), key=lambda row: row[2].endswith("{}")):
+        (method, _, path), noun, plain = route.partition(" "), service.__name__.lower(), getattr_static(service, name)
         function = plain.function if isinstance(plain, Attribute) else plain
         hints = get_type_hints(function, include_extras=True)
+        for ref in list(signature(function).parameters)[1:]:
+            path = path.replace("{}", f"{{{ref}}}" if hints[ref] is int else f"{{{ref}:path}}", 1)
         returns = hints["return"]
         responses = error_responses(404, *([409] if method != "GET" or noun == "rubrics" else []))
         makes_job = isclass(returns) and issubclass(returns, BaseModel) and "is_new" in returns.model_fields
@@ -129,16 +80,16 @@ def router() -> APIRouter:
             operation = "_".join(filter(None, (verb, single, what)))
         in_query = not method.isalpha() or method == "GET"
         made.add_api_route(
-            f"/{noun}{path}",
+            f"/{path}",
             _endpoint(noun, name, function, hints, in_query=in_query, makes_job=makes_job),
             methods=[method.rstrip("?")],
-            status_code=status,
+            status_code=OK if name in _ANSWERS else _STATUS.get(method, CREATED),
             response_model=None if returns is type(None) else returns,
             responses=responses,
             tags=[noun],
             operation_id=operation,
         )
-    html = {HTTPStatus.OK: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+    html = {OK: {"content": {"text/html": {"schema": {"type": "string"}}}}}
     options: dict[str, Any] = {"response_model": None, "responses": error_responses(404) | html, "tags": ["jobs"]}
     made.add_api_route("/jobs/{job_id}/report", get_report, **options)
     content = {"application/octet-stream": {"schema": {"type": "string"}}}

@@ -112,6 +112,7 @@ class Bound(Generic[Blocking, Awaitable_]):
     """Descriptor of a coroutine function as a method: blocking on a `Client`, a coroutine on an `AsyncClient`."""
 
     function: Callable[..., Coroutine[Any, Any, Any]]
+    route: str = ""
 
     @overload
     def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, Any]]: ...
@@ -155,7 +156,7 @@ def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> All[P, Q, M
             return await noun.send(returns, verb.rstrip("?"), url, params=made.model_dump(exclude_unset=True))
         return await noun.send(returns, verb, url, body=made)
 
-    return Bound(send)
+    return Bound(send, route)
 
 
 def ref_endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> One[P, Q, M]:
