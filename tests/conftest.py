@@ -4,7 +4,9 @@ import gc
 import logging
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -67,6 +69,25 @@ def sandboxed() -> None:
         sandbox.ready()
     except UnavailableError as error:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{error}; {error.hint}")
+
+
+@pytest.fixture
+def trl_installed() -> None:
+    """Skip the test if TRL is not installed; fail it if ``CI`` is set."""
+    if find_spec("trl") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("TRL is not installed: run `make install`")
+
+
+@pytest.fixture
+def research(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """The environment of research in the ``PAGES`` of the test's module, with its ``RESEARCH`` for options."""
+    from rubricsvc.collections import index
+    from trainer.environments.tools import Research
+
+    index.add(tmp_path, "docs", request.module.PAGES, index.FaultyDocuments(), source="a test")
+    environment = Research(tmp_path, "docs", **getattr(request.module, "RESEARCH", {}))
+    with environment.collection:
+        yield environment
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

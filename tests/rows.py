@@ -90,6 +90,20 @@ def item_result(
     return ItemResult(lease, rubric, questions(rubric, way), verdicts, frozenset(known))
 
 
+def record_values(db: Database, values: Sequence[float | None]) -> None:
+    """Record these values for all criteria of the first items of judge 1, of `RUBRIC`; None fails."""
+    with db.write() as session:
+        claimed = leases.claim(session, 1, limit=len(values), worker="w", seconds=60)
+        for lease, value in zip(claimed, values, strict=True):
+            found = [verdict_of(criterion, value) for criterion in RUBRIC.criteria]
+            leases.record(session, [item_result(lease, RUBRIC, found)])
+
+
+def verdict_of(criterion: Criterion, value: float | None) -> Verdict:
+    """A verdict with this value; None failed."""
+    return Verdict.failed(criterion.key, "timeout") if value is None else Verdict.scored(criterion.key, value)
+
+
 async def sampled(
     db: Database, engine: Engine, judge: Judge, ids: Sequence[int], *, policy: str, n: int
 ) -> SamplingResult:

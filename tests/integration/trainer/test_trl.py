@@ -1,11 +1,9 @@
 """TRL's GRPOTrainer trains SmolLM2 on the rewards of a service whose judge is a scripted server."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,7 @@ RUBRIC = Rubric(criteria=[Criterion(key="clear", text="Is clear.")])
 QUESTIONS = ("What is a rubric?", "Why is the sky blue?", "What is two and two?")
 
 
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    if find_spec("trl") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("TRL is not installed: run `make install`")
+pytestmark = pytest.mark.usefixtures("trl_installed")
 
 
 def by_content(_number: int, body: dict[str, Any]) -> ScriptedReply:

@@ -2,10 +2,8 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,10 +28,7 @@ PROMPTS = ("Count.", [{"role": "system", "content": "Be brief."}, {"role": "user
 FORMATS = {"sft": "sft.jsonl", "dpo": "dpo.jsonl"}
 
 
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    if find_spec("trl") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("TRL is not installed: run `make install`")
+pytestmark = pytest.mark.usefixtures("trl_installed")
 
 
 def test_trl_trains_on_exported_examples(cli: Cli, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A small job is divided among all running workers, over Redis."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,17 +17,11 @@ from rubricsvc.store.session import Database, attach
 from tests.databases import KINDS
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
+from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
 YES = labels(Yes=0.9, No=0.1)
-
-
-def wait_for(condition: Callable[[], object], log: Path) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
 
 
 def judge_at(server: ScriptedServer, concurrency: int) -> Judge:

@@ -1,13 +1,11 @@
 """Measures of evaluations and baselines with tools."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.collections import index as collections
-from rubricsvc.collections.index import FaultyDocuments, Page
+from rubricsvc.collections.index import Page
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
 from tests.model.trainer.tiny import SAMPLING
@@ -65,14 +63,6 @@ PAGES = [
 ]
 ASKED = Prompt.of("What does “Vacuum” mean? Quote the sentence, and cite the page as [id].")
 LIMITS = EpisodeLimits()
-
-
-@pytest.fixture
-def research(tmp_path: Path) -> Iterator[Research]:
-    collections.add(tmp_path, "docs", PAGES, FaultyDocuments(), source="a test")
-    environment = Research(tmp_path, "docs")
-    with environment.collection:
-        yield environment
 
 
 def test_tools_with_empty_results_still_end_the_episode(research: Research) -> None:

@@ -9,7 +9,6 @@ from scipy import stats
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.jobs import JobComparison
 from rubricsvc.services.comparing import compare
@@ -17,7 +16,7 @@ from rubricsvc.services.job_results import read_results
 from rubricsvc.services.versions import changes
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
-from tests.rows import item_result
+from tests.rows import item_result, verdict_of
 
 CRITERIA = (Criterion(key="c1", text="Is right."), Criterion(key="c2", text="Is rude.", weight=-1))
 RUBRIC = Rubric(criteria=CRITERIA, formula="healthbench")
@@ -45,10 +44,7 @@ def score(
     values = dict(zip(ids, (values for *_, values in texts), strict=True))
     with db.write() as session:
         for lease in leases.claim(session, judge_id, limit=1000, worker="w", seconds=60) if work else ():
-            found = [
-                Verdict.failed(criterion.key, "timeout") if value is None else Verdict.scored(criterion.key, value)
-                for criterion, value in zip(rubric.criteria, values[lease.completion_id], strict=True)
-            ]
+            found = list(map(verdict_of, rubric.criteria, values[lease.completion_id]))
             leases.record(session, [item_result(lease, rubric, found, way=f"{judge}{rubric.digest}")])
     return job_id
 

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Judge, Sampling
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
 from rubricsvc.schemas import NewItem, NewJob, StoredJob
 from rubricsvc.services import job_results
@@ -17,9 +17,9 @@ from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs, judges, leases
+from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database
-from tests.rows import RUBRIC, item_result, submit_job
+from tests.rows import record_values, submit_job
 
 FILE = """\
 - {id: one, prompt: One?, criteria: [a], completions: [{text: x, policy: p}, {text: y, policy: q}]}
@@ -157,14 +157,7 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
     """A job over four completions: rewards 0, 0.5 and 0.5, and a failed one. Read in pages of one, and in one page."""
     monkeypatch.setattr(job_results, "ITEMS_PER_PAGE", request.param)
     job_id = submit_job(db, 4, judge=JUDGE)
-    with db.write() as session:
-        claimed = leases.claim(session, 1, limit=4, worker="w", seconds=60)
-        for lease, value in zip(claimed, (0.0, 0.5, 0.5, None), strict=True):
-            verdicts = [
-                Verdict.failed(criterion.key, "timeout") if value is None else Verdict.scored(criterion.key, value)
-                for criterion in RUBRIC.criteria
-            ]
-            leases.record(session, [item_result(lease, RUBRIC, verdicts)])
+    record_values(db, (0.0, 0.5, 0.5, None))
     return job_id
 
 

@@ -12,7 +12,7 @@ from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import NotFoundError
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
-from tests.rows import RUBRIC, item_result, submit_job
+from tests.rows import RUBRIC, item_result, record_values, submit_job
 
 JUDGE = Judge(name="test", engine="test", model="none")
 
@@ -91,14 +91,7 @@ def job(each_db: Database) -> int:
     """A job with these rewards, and one item that is still pending; another job has the same completions."""
     first = submit_job(each_db, 7, judge=JUDGE)
     submit_job(each_db, 7, judge=JUDGE, key="other")
-    with each_db.write() as session:
-        claimed = leases.claim(session, 1, limit=len(VALUES), worker="w", seconds=60)
-        for lease, value in zip(claimed, VALUES, strict=True):
-            verdicts = [
-                Verdict.failed(criterion.key, "timeout") if value is None else Verdict.scored(criterion.key, value)
-                for criterion in RUBRIC.criteria
-            ]
-            leases.record(session, [item_result(lease, RUBRIC, verdicts)])
+    record_values(each_db, VALUES)
     return first
 
 

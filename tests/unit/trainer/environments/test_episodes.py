@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from pathlib import Path
 from threading import Event
 
-import pytest
-
-from rubricsvc.collections import index as collections
-from rubricsvc.collections.index import FaultyDocuments, Link, Page
+from rubricsvc.collections.index import Link, Page
 from rubricsvc.core.prompt import Message, Prompt
 from trainer.environments.episodes import EpisodeLimits, LeakGuard, RunningEpisode, begin
 from trainer.environments.tool_calls import Tool, ToolError, call_text
@@ -162,12 +158,7 @@ PAGES = [
 ]
 
 
-@pytest.fixture
-def research(tmp_path: Path) -> Iterator[Research]:
-    collections.add(tmp_path, "docs", PAGES, FaultyDocuments(), source="a test")
-    environment = Research(tmp_path, "docs", snippet_chars=0)
-    with environment.collection:
-        yield environment
+RESEARCH = {"snippet_chars": 0}
 
 
 def prompt(*pages: str, source: str | None = "source") -> Prompt:

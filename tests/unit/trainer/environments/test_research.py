@@ -1,7 +1,6 @@
 """Research in a collection: what is shown, what is withheld, and what counts as opened."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ PAGES = [
     Page("index", "Indexes", "An index speeds up a query. A vacuum removes dead tuples from it."),
     Page("secret", "The source", "The answer is that a vacuum removes dead tuples."),
 ]
-
-
-@pytest.fixture
-def research(tmp_path: Path) -> Iterator[Research]:
-    collections.add(tmp_path, "docs", PAGES, FaultyDocuments(), source="a test")
-    environment = Research(tmp_path, "docs")
-    with environment.collection:
-        yield environment
 
 
 def episode(research: Research, **item: object) -> RunningEpisode:

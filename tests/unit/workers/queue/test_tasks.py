@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -18,6 +17,7 @@ from rubricsvc.store.session import Database, upgrade
 from rubricsvc.store.tables import OutboxRow
 from tests.databases import downgrade
 from tests.rows import RUBRIC, add_worker, item_result, submit_job
+from tests.services import wait_for
 from workers.queue import app as tasks
 from workers.queue.app import NAME, reporting, worker_for
 from workers.queue.drain import Drainer
@@ -62,13 +62,6 @@ def test_database_is_opened_once_and_closed_at_exit(db: Database) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "REPORT_SECONDS", 0.02)
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def seen(db: Database) -> list[tuple[str, float]]:
