@@ -12,7 +12,7 @@ from fastapi_offline import FastAPIOffline
 from rubricsvc.api import errors, graders, health, rewards, routes
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
-from rubricsvc.api.middleware import BodyLimit, RequestContext
+from rubricsvc.api.middleware import RequestContext
 from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
@@ -51,7 +51,6 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
             route.summary = route.operation_id.replace("_", " ").capitalize()
 
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)
-    app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext)
     return app
 

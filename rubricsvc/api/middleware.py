@@ -23,7 +23,10 @@ _QUIET = {"/healthz", "/readyz", "/metrics"}
 
 @dataclass(eq=False)
 class RequestContext:
-    """Assign ``X-Request-ID``, log and count the request, and respond 500 to unhandled exceptions."""
+    """Assign ``X-Request-ID``, log and count the request, and respond 500 to unhandled exceptions.
+
+    Reject bodies of more than ``settings.max_body_mib``: by their Content-Length, or while they are read.
+    """
 
     app: ASGIApp
 
@@ -32,10 +35,22 @@ class RequestContext:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
         request_id = given if re.fullmatch(r"[\w.:-]{1,128}", given, re.ASCII) else uuid.uuid4().hex
-        status = 0
+        mib: float = scope["app"].state.settings.max_body_mib
+        too_large = HTTPException(TooLargeError.status, f"the request body is larger than {mib:g} MiB")
+        declared = headers.get("content-length", "")
+        status = seen = 0
         start = time.perf_counter()
+
+        async def receive_limited() -> Message:
+            nonlocal seen
+            received = await receive()
+            seen += len(received.get("body", b""))
+            if seen > mib * 2**20:  # HTTPException is the only exception that FastAPI passes on here
+                raise too_large
+            return received
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -46,7 +61,10 @@ class RequestContext:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self.app(scope, receive, send_with_id)
+                if declared.isdecimal() and float(declared) > mib * 2**20:
+                    await errors.error_response(scope, too_large)(scope, receive, send_with_id)
+                else:
+                    await self.app(scope, receive_limited, send_with_id)
             except Exception as error:
                 log.exception("request_failed")
                 if status:
@@ -58,34 +76,3 @@ class RequestContext:
                 scope["app"].state.metrics.request(method, route, status, seconds)
                 write, ms = log.debug if route in _QUIET else log.info, round(1000 * seconds, 2)
                 write("request", method=method, path=scope["path"], route=route, status=status, ms=ms)
-
-
-@dataclass(eq=False)
-class BodyLimit:
-    """Reject bodies of more than ``settings.max_body_mib``: by their Content-Length, or while they are read."""
-
-    app: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        mib: float = scope["app"].state.settings.max_body_mib
-        limit = mib * 2**20
-        too_large = HTTPException(TooLargeError.status, f"the request body is larger than {mib:g} MiB")
-        declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdecimal() and float(declared) > limit:
-            await errors.error_response(scope, too_large)(scope, receive, send)
-            return
-        seen = 0
-
-        async def receive_limited() -> Message:
-            nonlocal seen
-            received = await receive()
-            seen += len(received.get("body", b""))
-            if seen > limit:  # HTTPException is the only exception that FastAPI passes on here
-                raise too_large
-            return received
-
-        await self.app(scope, receive_limited, send)

@@ -14,20 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from rubricsvc.client.nouns import (
-    Completions,
-    Evolutions,
-    Imports,
-    Jobs,
-    Judges,
-    Labels,
-    Prompts,
-    Rewards,
-    Rubrics,
-    Runs,
-    Verdicts,
-    several,
-)
+from rubricsvc.client import nouns
 from rubricsvc.client.transport import C, Noun, method
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -84,17 +71,17 @@ class _Client(Noun[C]):
         url = f"{self.address}/v1/"
         self._pools: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}  # of an AsyncClient
         self._connect = partial(self.connect, base_url=url, headers=headers, timeout=timeout, transport=transport)
-        self.prompts: Prompts[C] = Prompts(self)
-        self.rubrics: Rubrics[C] = Rubrics(self)
-        self.completions: Completions[C] = Completions(self)
-        self.judges: Judges[C] = Judges(self)
-        self.jobs: Jobs[C] = Jobs(self)
-        self.rewards: Rewards[C] = Rewards(self)
-        self.verdicts: Verdicts[C] = Verdicts(self)
-        self.labels: Labels[C] = Labels(self)
-        self.evolutions: Evolutions[C] = Evolutions(self)
-        self.runs: Runs[C] = Runs(self)
-        self.imports: Imports[C] = Imports(self)
+        self.prompts = nouns.Prompts[C](self)
+        self.rubrics = nouns.Rubrics[C](self)
+        self.completions = nouns.Completions[C](self)
+        self.judges = nouns.Judges[C](self)
+        self.jobs = nouns.Jobs[C](self)
+        self.rewards = nouns.Rewards[C](self)
+        self.verdicts = nouns.Verdicts[C](self)
+        self.labels = nouns.Labels[C](self)
+        self.evolutions = nouns.Evolutions[C](self)
+        self.runs = nouns.Runs[C](self)
+        self.imports = nouns.Imports[C](self)
 
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
         """Pickle the arguments: a process that is started with a client connects by itself."""
@@ -121,19 +108,10 @@ class _Client(Noun[C]):
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
-        items: list[Item]
-        (items,) = await _Client.score_many(
-            self,
-            [prompt],
-            [rubric],
-            [completions],
-            judge,
-            min_coverage=min_coverage,
-            allow_drafts=allow_drafts,
-            timeout=timeout,
-            on_progress=on_progress,
-        )
-        return items
+        options: dict[str, Any] = {"min_coverage": min_coverage, "allow_drafts": allow_drafts, "timeout": timeout}
+        one = ([prompt], [rubric], [completions], judge)
+        items: list[list[Item]] = await _Client.score_many(self, *one, on_progress=on_progress, **options)
+        return items[0]
 
     @method
     async def score_many(
@@ -175,12 +153,12 @@ class _Client(Noun[C]):
                 ``path`` says where, and nothing is stored.
             TimeoutError: the job is not finished after ``timeout`` seconds. It goes on, unless ``cancel_late``.
         """
-        judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
+        judge_ref = (await nouns.Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
         new = request(
             NewRewards,
             judge=judge_ref,
             prompts=tuple(Prompt.of(prompt) if isinstance(prompt, str) else prompt for prompt in prompts),
-            completions=tuple(tuple(several(group)) for group in completions),
+            completions=tuple(tuple(nouns.several(group)) for group in completions),
             rubrics=(rubrics,) if isinstance(rubrics, Rubric | int | str) else tuple(rubrics or ()),
             timeout=0.0,
             name=name,
@@ -188,14 +166,14 @@ class _Client(Noun[C]):
             min_coverage=min_coverage,
             allow_drafts=allow_drafts,
         )
-        submitted = await Rewards.submit(self.rewards, new)
+        submitted = await nouns.Rewards.submit(self.rewards, new)
         try:
-            await Jobs.wait(self.jobs, submitted.job_id, timeout, on_progress)
+            await nouns.Jobs.wait(self.jobs, submitted.job_id, timeout, on_progress)
         except TimeoutError:
             if not cancel_late:
                 raise
-            await Jobs.cancel(self.jobs, submitted.job_id)
-        page = partial(Jobs.items, self.jobs, submitted.job_id, verdicts=verdicts)
+            await nouns.Jobs.cancel(self.jobs, submitted.job_id)
+        page = partial(nouns.Jobs.items, self.jobs, submitted.job_id, verdicts=verdicts)
         by_key = {(item.completion_id, item.rubric_id): item async for item in AsyncClient.iterate(page)}
         scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]

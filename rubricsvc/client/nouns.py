@@ -19,6 +19,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric_analysis import RewardChanges, RewardComparison, RubricAnalysis, RubricTest, WeightFit
 from rubricsvc.errors import FormatError
+from rubricsvc.queries import EvaluationFilters
 from rubricsvc.schemas import NewRewards, runs
 from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import JobComparison, PairedBy
@@ -185,9 +186,7 @@ class Runs(Noun[C]):
     report = ref_endpoint(runs.RunReport, "GET runs/{}/report", object)
     steps = ref_endpoint(schemas.Page[runs.StoredStep], "GET runs/{}/steps", queries.Paging)
     rollouts = ref_endpoint(schemas.Page[runs.StoredRollout], "GET runs/{}/rollouts", queries.RolloutFilters)
-    evaluations = ref_endpoint(
-        schemas.Page[runs.StoredEvaluation], "GET runs/{}/evaluations", queries.EvaluationFilters
-    )
+    evaluations = ref_endpoint(schemas.Page[runs.StoredEvaluation], "GET runs/{}/evaluations", EvaluationFilters)
     evaluation_completions = ref_endpoint(
         schemas.Page[runs.StoredEvaluationCompletion],
         "GET runs/{}/evaluations/completions",

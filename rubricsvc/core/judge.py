@@ -333,26 +333,17 @@ class Judge(Content):
         Options equal to those in force where they are unset are left out, so that spelling them out changes nothing.
         An adapter is named by the digest of its weights, if that is set, so that its folder may be moved.
         """
-        left_out = {name for name, unset in _IN_FORCE.items() if getattr(self, name) == unset}
+        left_out = {name for name, unset in _UNSET.items() if getattr(self, name) == unset}
         if self.weights_sha256:
             left_out.add("adapter")
         content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *left_out)))
         return digest(content, [member.digest for member in self.members or ()])
 
 
-_MODES_OF_OPTION = {
-    "calibration": ("readout",),
-    "thinking": ("written", "comparative", "trajectory"),
-    "require_evidence": ("written", "comparative", "trajectory"),
-    "comparison": ("comparative",),
-    "trajectory": ("trajectory",),
-}
-_IN_FORCE = {
-    "voting": Voting(),
-    "comparison": Comparison(),
-    "trajectory": TrajectoryOptions(),
-    "require_evidence": False,
-}
+_WRITING = ("written", "comparative", "trajectory")
+_MODES_OF_OPTION = {"calibration": ("readout",), "thinking": _WRITING, "require_evidence": _WRITING}
+_MODES_OF_OPTION |= {"comparison": ("comparative",), "trajectory": ("trajectory",)}
+_UNSET = {"voting": Voting(), "comparison": Comparison(), "trajectory": TrajectoryOptions(), "require_evidence": False}
 """Optional fields with the options in force where they are unset."""
 
 

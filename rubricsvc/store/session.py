@@ -18,19 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from sqlalchemy import ColumnElement, Select, cast, column, event, func, inspect, literal, select, text, update
+from sqlalchemy import ColumnElement, Select, cast, column, event, exc, func, inspect, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine, ExceptionContext, create_engine, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DatabaseError,
-    DataError,
-    DBAPIError,
-    InterfaceError,
-    NoSuchModuleError,
-    OperationalError,
-)
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy.types import JSON, Text
@@ -186,7 +176,7 @@ def get_or_add(session: Session, table: type[Row], unique: dict[str, Any], **oth
 PUBLISHED = "published"
 """Key in ``Session.info``: the session wrote to the outbox."""
 
-AWAY = (OperationalError, InterfaceError, PoolTimeout)
+AWAY = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 """The errors of a database that is unreachable for now."""
 
 BUSY_SECONDS = 60
@@ -272,7 +262,7 @@ def sqlite_file(url: str) -> Path | None:
     """Return the file of a SQLite database, None for a PostgreSQL one; nothing is opened."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:
+    except (exc.ArgumentError, ValueError) as error:
         raise InvalidError(f"not a database URL: {url.rsplit('@', maxsplit=1)[-1]!r}", hint=_URLS) from error
     match parsed.get_backend_name():
         case "postgresql":
@@ -296,7 +286,7 @@ def make_engine(url: str) -> Engine:
             event.listen(engine, "begin", lambda c: c.exec_driver_sql(c.get_execution_options().get("begin", "BEGIN")))
         else:
             engine = create_engine(url, pool_pre_ping=True, **_POOL, connect_args={"connect_timeout": 10})
-    except NoSuchModuleError as error:
+    except exc.NoSuchModuleError as error:
         raise InvalidError(f"there is no database driver for {url.partition(':')[0]!r}", hint=_URLS) from error
     except OSError as error:
         raise UnavailableError(f"no folder for the database: {error}", hint=_CHECK) from error
@@ -312,10 +302,10 @@ def _to_own_error(context: ExceptionContext) -> Exception | None:
     error, known = context.original_exception, context.sqlalchemy_exception
     if isinstance(error, UnicodeEncodeError):
         return InvalidError(f"text is not UTF-8: {cut(ascii(error.object), 80)}", hint="give it in UTF-8")
-    if isinstance(known, DataError) or isinstance(error, OverflowError):
+    if isinstance(known, exc.DataError) or isinstance(error, OverflowError):
         hint = f"ids have at most 19 digits, names {MAX_NAME_LENGTH} characters"
         return InvalidError(f"a value is longer or larger than the database takes: {error}", hint=hint)
-    if type(known) is DatabaseError:  # SQLite: not a database, or a damaged one
+    if type(known) is exc.DatabaseError:  # SQLite: not a database, or a damaged one
         where = f" {context.engine.url.render_as_string()}" if context.engine is not None else ""
         return UnavailableError(f"the database{where} cannot be read: {error}", hint=_CHECK)
     return None
@@ -405,7 +395,7 @@ def open_database(
     """
     settings = settings or get_settings()
     with closing(Database(settings.database_url)) as db:
-        with suppress(DBAPIError, UnavailableError, TypeError):  # which `see_ready` raises with a hint
+        with suppress(exc.DBAPIError, UnavailableError, TypeError):  # which `see_ready` raises with a hint
             if sqlite_file(db.url) is not None and not inspect(db.engine).get_table_names():
                 upgrade(db)  # several first commands may do so at once
                 on_created(str(make_url(db.url).database))
@@ -417,7 +407,7 @@ def see_ready(db: Database) -> None:
     """Raise UnavailableError if the database cannot be reached, or its schema is not the newest."""
     try:
         found = current_revision(db)
-    except (DBAPIError, TypeError) as error:  # TypeError: an option of the URL is unknown to the driver
+    except (exc.DBAPIError, TypeError) as error:  # TypeError: an option of the URL is unknown to the driver
         raise UnavailableError(
             f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
             hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",

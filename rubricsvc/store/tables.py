@@ -191,7 +191,6 @@ class JudgeRow(DatedRow):
     has_passport: Mapped[bool] = column_property(passport.is_not(None))
 
     measured = Model[Repeatability | None](Repeatability, "repeatability")
-
     passport_value = Model[Passport | None](Passport, "passport")
 
     @property
@@ -479,7 +478,6 @@ class EvolutionRow(DatedRow):
     rubric: Mapped[RubricRow] = relationship()
 
     request = Model[EvolutionRequest | None](EvolutionRequest, "settings")
-
     held_out = Model[HeldOutResult | None](HeldOutResult, "result")
 
 
