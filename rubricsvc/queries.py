@@ -212,7 +212,7 @@ ImportNoun = Literal["rubrics", "prompts", "completions", "labels"]
 class ImportQuery(BaseModel):
     """Parameters of an import."""
 
-    name: Name = Field("file", description="File name; its ending selects YAML, JSON, JSONL or CSV.")
+    name: Name = Field("file", description="File name; its ending selects YAML, JSON, JSONL, CSV or Excel.")
     noun: ImportNoun | None = Field(
         None, description="What is wanted of the file; by default all. Completions are imported without rubrics."
     )

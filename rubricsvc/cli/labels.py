@@ -15,7 +15,8 @@ import typer
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import File, Format, import_and_report
 from rubricsvc.cli.output import Json, Out, clean, group, open_output, print_json, replaced, show
-from rubricsvc.core.rubric import Ordinal
+from rubricsvc.core.rubric import Numeric
+from rubricsvc.core.scale_values import level_values
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.formats.record import SHEET
@@ -92,8 +93,8 @@ def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[
             for one in rubric(row["rubric"]).rubric.criteria:
                 if one.check is None:
                     names = row["completion_id"], row["rubric"], one.key, query.annotator or "", "", ""
-                    labels = [one.label for one in one.scale.levels] if isinstance(one.scale, Ordinal) else ()
-                    values = " / ".join(labels) or ("true / false" if one.scale.kind == "binary" else "0 to 1")
+                    words = " / ".join(level_values(one.scale))
+                    values = f"{one.scale.low:g} to {one.scale.high:g}" if isinstance(one.scale, Numeric) else words
                     yield *names, *texts, neutralized(one.text), values
 
 

@@ -52,6 +52,7 @@ _EXTRAS = {
     "redis": {"redis"},
     "charts": {"altair", "vl_convert"},
     "parquet": {"pyarrow"},
+    "excel": {"openpyxl"},
     "judging": {"sklearn", "scipy", "numpy"},
     "train": {"torch", "transformers", "safetensors", "gguf", "filelock"},
 }

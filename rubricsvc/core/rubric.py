@@ -15,7 +15,7 @@ from rubricsvc.core.base import Content, Name, Text, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.templates import TemplateText, check_expression
-from rubricsvc.errors import InvalidError, cut
+from rubricsvc.errors import cut
 
 MAX_EXAMPLES = 1000
 MAX_TEXT = 100_000
@@ -156,17 +156,6 @@ def scale_values(scale: Scale) -> tuple[float, ...]:
     if isinstance(scale, Numeric):
         return ()
     return (0.0, 1.0) if isinstance(scale, Binary) else tuple(sorted(level.value for level in scale.levels))
-
-
-def level_value(scale: Scale | None, name: str) -> float:
-    """Return the value in [0, 1] of the level with that label, or raise an InvalidError that names the levels."""
-    levels = scale.levels if isinstance(scale, Ordinal) else ()
-    values = {" ".join(level.label.split()): level.value for level in levels}
-    value = values.get(" ".join(name.split()))
-    if value is None:
-        message = f"unknown level {cut(repr(name), 60)}; expected {', '.join([*values, 'a number or null'])}"
-        raise InvalidError(message, hint="write a level of the rubric, 0 to 1, true, false or null", path="value")
-    return value
 
 
 class Check(Value):

@@ -133,7 +133,7 @@ def detect(file: InputFile) -> str:
         or ("prompt" in fields and ("rubric" in fields or fields.issubset(FIELDS)))  # or one beside a prompt
     ):
         return "native"
-    if (is_csv := ending in (".csv", ".tsv")) and "criterion" in fields:
+    if (is_csv := ending in (".csv", ".tsv", ".xlsx", ".xlsm")) and "criterion" in fields:
         return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"

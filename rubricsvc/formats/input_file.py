@@ -1,4 +1,4 @@
-"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV or Parquet.
+"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV, Excel or Parquet.
 
 Each reader yields plain data with the line of each record, of YAML with the position of every field. YAML is 1.2 (core
 schema): PyYAML's C parser builds the node tree, and this module turns nodes into data, since PyYAML's own constructor
@@ -13,13 +13,17 @@ import io
 import json
 import math
 import re
+import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import InitVar, dataclass, field
+from datetime import datetime
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
+from zipfile import BadZipFile, ZipFile
 
 import yaml
 from pydantic import ValidationError
@@ -227,6 +231,74 @@ def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
         raise file_error(Location(file, number or None), "not_readable", f"is not Parquet: {error}") from None
 
 
+def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]:
+    """Return the rows of the first sheet of an Excel workbook, as texts; merged cells have the value of the first.
+
+    Raises:
+        InvalidFileError: openpyxl is not installed, it is no workbook, or a formula has no value.
+    """
+    location = Location(file)
+    try:
+        from openpyxl import load_workbook
+        from openpyxl.utils import range_boundaries
+    except ModuleNotFoundError:
+        raise file_error(
+            location, "not_readable", "openpyxl is not installed", "pip install 'rubricsvc[excel]'"
+        ) from None
+    rows, unknown = list[list[str]](), list[str]()
+    try:
+        with warnings.catch_warnings(), ZipFile(io.BytesIO(data)) as archive:
+            warnings.simplefilter("ignore")  # of styles and extensions, which do not matter here
+            if sum(one.file_size for one in archive.infolist()) > MAX_TEXT:
+                raise ValueError(f"it is larger than {MAX_TEXT // 2**20} MiB when it is unpacked")
+            # without the formulas, and with them, of which those without a value are found
+            books = [load_workbook(io.BytesIO(data), read_only=True, data_only=flag) for flag in (True, False)]
+            sheet, *others = [one for one in books[0].worksheets if one.sheet_state == "visible"]
+            source, xml = books[1][sheet.title], archive.read(sheet._worksheet_path)
+            for one in (sheet, source):
+                one.reset_dimensions()  # which some programs write wrongly
+            formulas = source.iter_rows() if re.search(rb"<(\w+:)?f[ />]", xml) else repeat(())
+            for row, written in zip(sheet.iter_rows(), formulas, strict=False):
+                rows.append([_cell_text(cell.value) for cell in row])
+                unknown += [f"{cell.coordinate}: {cell.value}" for cell in row if cell.data_type == "e"]
+                given = zip(row, written, strict=False)
+                unknown += [
+                    f"{f.coordinate}: {f.value}" for cell, f in given if f.data_type == "f" and cell.value is None
+                ]
+            merged = [range_boundaries(one.decode()) for one in re.findall(rb'mergeCell [^>]*ref="([A-Z0-9:]+)"', xml)]
+            if sum(min(bottom, len(rows)) - top for _, top, _, bottom in merged) > MAX_YAML:
+                raise ValueError(f"it has more than {MAX_YAML} merged cells")
+    except (BadZipFile, zlib.error, KeyError, ValueError, TypeError, AttributeError, OSError, SyntaxError) as error:
+        hint = "save it as .xlsx, without a password and not as .xls; unpack other ZIP files"
+        raise file_error(location, "not_readable", f"is no Excel workbook: {error}", hint) from None
+    if unknown:
+        hint = "open and save the file in a spreadsheet program, or replace formulas by their values"
+        raise file_error(location, "shape", f"cells without a value: {', '.join(unknown[:8])}", hint)
+    errors.add(notes=[location.error("ignored", f"sheet {one.title!r} is not read, only the first") for one in others])
+    filled = 0
+    for left, top, _, bottom in merged:
+        value = "".join(rows[top - 1][left - 1 : left]) if top <= len(rows) else ""
+        for row in rows[top:bottom] if value else ():
+            row.extend([""] * (left - len(row)))
+            row[left - 1] = value
+            filled += 1
+    if filled:
+        errors.add(
+            notes=[location.error("filled", f"{filled} cells have the value of the merged cell that they are in")]
+        )
+    return rows
+
+
+def _cell_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.isoformat().removesuffix("T00:00:00")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
+
+
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
@@ -366,16 +438,16 @@ class _YamlBuilder:
 
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-_KINDS |= {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+_KINDS |= {".csv": "csv", ".tsv": "csv", ".xlsx": "xlsx", ".xlsm": "xlsx", ".parquet": "parquet"}
 
 
 @dataclass(eq=False)
 class InputFile:
     """A file to read; it is opened when the first of its ``entries`` is asked for. Each is read once.
 
-    Its records are YAML, JSON, JSONL or CSV by the ending of its name. With another ending they are JSONL if the first
-    character is ``{`` (JSON if the line ends there), else YAML. A line that is not JSON is added to ``errors``, which
-    are shared where several files are read as one.
+    Its records are YAML, JSON, JSONL, CSV or Excel by the ending of its name. With another ending they are JSONL if the
+    first character is ``{`` (JSON if the line ends there), else YAML. A line that is not JSON is added to ``errors``,
+    which are shared where several files are read as one.
 
     With a ``stream``, which has its bytes, only the ending of its path counts. Messages call it ``name``, by default
     its path. A document, or a line of JSONL, may have ``max_values`` keys and values, and the file ``max_records``
@@ -441,7 +513,7 @@ class InputFile:
                 for number, (data, location, errors) in enumerate(self._documents(stream), start=1):
                     self._check_records(number)
                     name = self.path.stem if number == 1 else f"{self.path.stem}-{number}"
-                    is_csv = _KINDS.get(self.path.suffix.lower()) == "csv"
+                    is_csv = _KINDS.get(self.path.suffix.lower()) in ("csv", "xlsx")
                     yield Entry(data, location, name, number, errors, is_csv=is_csv)
         except InvalidFileError as error:
             self.errors.add(*error.errors)
@@ -453,7 +525,11 @@ class InputFile:
         if kind == "parquet":
             return read_parquet(cast(BinaryIO, stream), self.name)
         head = stream.peek(HEAD)
-        if b"\0" in head:
+        utf16 = kind != "jsonl" and head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if kind == "xlsx" or (kind in (None, "csv") and head.startswith(b"PK\3\4")):
+            rows = read_workbook(self._content(stream), self.name, self.errors)
+            return _records(enumerate(rows, start=1), self.name, self.max_values, self.mapping is None)
+        if b"\0" in head and not utf16:
             hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
             raise file_error(self.location, "not_text", "is binary or UTF-16, expected text in UTF-8", hint)
         if head.startswith(codecs.BOM_UTF8):
@@ -466,12 +542,9 @@ class InputFile:
                 self._check_records(sum(1 for _ in islice(stream, self.max_records + 1)))
                 stream.seek(begin)
             return read_lines(stream, self.name, self.errors, self.max_values)
-        data = stream.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            hint = "write it as JSONL, one record on a line: that is read line by line"
-            raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
+        data = self._content(stream)
         try:
-            text = data.decode()
+            text = data.decode("utf-16" if utf16 else "utf-8")
         except UnicodeDecodeError as error:
             location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
             message = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
@@ -481,6 +554,13 @@ class InputFile:
         if kind == "csv":
             return read_csv(text, self.name, self.max_values, rename=self.mapping is None)
         return read_yaml(text, self.name, self.max_values or MAX_YAML)
+
+    def _content(self, stream: io.BufferedReader[Any]) -> bytes:
+        data = stream.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            hint = "write it as JSONL, one record on a line: that is read line by line"
+            raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
+        return data
 
     def _check_records(self, count: int) -> None:
         if self.max_records is not None and count > self.max_records:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from itertools import count
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, StringConstraints, TypeAdapter, ValidationError
@@ -22,7 +23,8 @@ from pydantic import AfterValidator, BaseModel, StringConstraints, TypeAdapter, 
 from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors, level_value
+from rubricsvc.core.rubric import MAX_EXAMPLES, Binary, Criterion, Numeric, Rubric, RubricExample, Scale, example_errors
+from rubricsvc.core.scale_values import level_values, value_on_scale
 from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
 from rubricsvc.core.verdict import OVERALL, Label
@@ -170,10 +172,7 @@ class Node:
 
 
 class GivenLabel(Value):
-    """A label as it was written. With a ``level`` it has no value yet: the scale defines the value of its levels.
-
-    A text that is no level may be any other value, as JSON: the cells of CSV are texts.
-    """
+    """A label as it was written. With a ``level``, which is a text, it has no value yet: the scale defines it."""
 
     label: Label
     level: str | None = None
@@ -182,15 +181,29 @@ class GivenLabel(Value):
         """Return the label with the value that its level has on the scale of the criterion."""
         if self.level is None:
             return self.label
-        value: float | None
-        try:
-            value = level_value(criterion.scale if criterion else None, self.level)
-        except InvalidError as unknown:
-            try:
-                value = _CELL.validate_json(self.level.strip().casefold())
-            except ValueError:
-                raise unknown from None
-        return self.label.model_copy(update={"value": value})
+        return self.label.model_copy(update={"value": _value_of(criterion.scale if criterion else None, self.level)})
+
+
+_MORE_WORDS = {"unmet": 0.0, "n": 0.0, "nein": 0.0, "y": 1.0, "ja": 1.0}
+
+
+def _value_of(scale: Scale | None, text: str) -> float | None:
+    """Return the value of a verdict in words, or in a number as a text: on a numeric scale one of that scale.
+
+    On others a number in [0, 1] may be meant; null is no value. What else it is raises an InvalidError.
+    """
+    with suppress(ValueError):
+        if scale is not None:
+            return value_on_scale(scale, text)
+    word, names = text.strip().casefold(), list(level_values(scale)) if scale is not None else []
+    if isinstance(scale, Binary) and word in _MORE_WORDS:
+        return _MORE_WORDS[word]
+    if not isinstance(scale, Numeric) or word == "null":
+        with suppress(ValueError):
+            return _CELL.validate_json(word)
+    number = f"{scale.low:g} to {scale.high:g}" if isinstance(scale, Numeric) else "0 to 1"
+    message = f"unknown level {cut(repr(text), 60)}; expected {', '.join([*names, number, 'or null'])}"
+    raise InvalidError(message, hint="write a level of the rubric, a number, true, false or null", path="value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,7 +560,7 @@ def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tu
                 if isinstance(value, bool):
                     found = float(value)
                 elif isinstance(value, str) and criterion is not None:
-                    found = level_value(criterion.scale, value)
+                    found = _value_of(criterion.scale, value)
             except InvalidError as error:
                 entry.add("unknown_level", str(error), ("examples", number, "verdicts", key))
                 found = {"min": 0.0}  # so that it is not reported again
@@ -599,7 +612,7 @@ def kind_of(first: Any) -> str | None:
     """Return ``completions`` or ``labels`` if a file with this first record holds them by themselves; else None."""
     if not isinstance(first, dict):
         return None
-    if "completion_id" in first and first.keys() & {"annotator", "criterion"}:
+    if "completion_id" in first and first.keys() & {"annotator", "criterion", "rubric"}:
         return "labels"
     of_truthfulqa = str(first.get("prompt")).rstrip().endswith(("\nTrue:", "\nHelpful:"))
     if first.keys() & {"criteria", "rubrics", "rubric", "criterions"} or of_truthfulqa:
@@ -634,7 +647,8 @@ class LabelLine(GivenLabel):
     """A label, and the completion and the rubric that it belongs to.
 
     A ``completion_id`` that is a number is an id in the database; a text is the one that the completion came with.
-    With digests of prompt and completion, these name the completion; the ids may be those of another database.
+    With digests of prompt and completion, these name the completion; the ids may be those of another database. The
+    criterion of a sheet's column (``is_column``) may be its text, or none.
     """
 
     completion_id: int | str
@@ -643,22 +657,28 @@ class LabelLine(GivenLabel):
     prompt_digest: str | None = None
     completion_digest: str | None = None
     rubric_digest: str | None = None
+    is_column: bool = False
 
 
-_REFERENCES = tuple(name for name in LabelLine.model_fields if name not in GivenLabel.model_fields)
+_REFERENCES = tuple(one for one in LabelLine.model_fields if one not in (*GivenLabel.model_fields, "is_column"))
 LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
 SHEET = ("completion_id", "rubric", "criterion", "annotator", "value", "note", "prompt", "completion", "text", "values")
 """Columns of a sheet to fill in; those from ``prompt`` on are for the person alone."""
 
 
 def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
-    """Yield the label, of a row of a sheet without a value none; what is wrong with it is added to the entry."""
-    data = entry.mapping((*LABEL_FIELDS, *(SHEET if entry.is_csv else ())))
-    if entry.is_csv and "value" not in data:
-        return
-    if entry.is_csv and "prompt_id" not in data and (id_ := data.get("completion_id", "")).isdecimal():
-        data = data | {"completion_id": int(id_)}
-    if "value" not in data:
+    """Yield the labels of a line, or of a row of a sheet; what is wrong with it is added to the entry.
+
+    A sheet without the columns criterion and value has a column for each criterion. An empty cell is no label, and the
+    annotator is that of the file's name if no column says it.
+    """
+    is_wide = entry.is_csv and not entry.data.keys() & {"criterion", "value"}
+    data = entry.data if is_wide else entry.mapping((*LABEL_FIELDS, *SHEET) if entry.is_csv else LABEL_FIELDS)
+    if entry.is_csv:
+        data = {"annotator": Path(entry.location.file).stem, **data}
+        if "prompt_id" not in data and (id_ := data.get("completion_id", "")).isdecimal():
+            data["completion_id"] = int(id_)
+    elif "value" not in data:
         entry.add("missing", "is missing; write null if the person could not tell", ("value",))
     if ("prompt_digest" in data) != ("completion_digest" in data):
         missing = "completion_digest" if "prompt_digest" in data else "prompt_digest"
@@ -669,10 +689,14 @@ def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
         elif isinstance(completion_id, int) and "prompt_id" in data:
             message = f"{completion_id} is an id in the database; write it as a text, or remove prompt_id"
             entry.add("invalid", message, ("completion_id",))
-    fields: dict[str, Any] = {name: data[name] for name in _REFERENCES if name in data}
+    references = {name: data[name] for name in _REFERENCES if name in data}
     label = {name: data[name] for name in Label.model_fields if name in data}
-    if isinstance(label.get("value"), str):
-        fields["level"] = label.pop("value")
-    elif isinstance(label.get("value"), bool):
-        label["value"] = float(label["value"])
-    yield entry.build(LabelLine, {**fields, "label": label}, nested={"label": {}}), entry.location
+    columns = [name for name in data if name not in (*LABEL_FIELDS, *SHEET)] if is_wide else []
+    for one in [{**label, "criterion": name, "value": data[name]} for name in columns] if is_wide else [label]:
+        fields = references | {"is_column": is_wide}
+        if isinstance(one.get("value"), str):
+            fields["level"] = one.pop("value")
+        elif isinstance(one.get("value"), bool):
+            one["value"] = float(one["value"])
+        if not entry.is_csv or "level" in fields:
+            yield entry.build(LabelLine, {**fields, "label": one}, nested={"label": {}}), entry.location

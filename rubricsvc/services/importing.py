@@ -15,7 +15,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, IMPORTED
 from rubricsvc.core.strict_json import MAX_VALUES
-from rubricsvc.core.verdict import Label
+from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck
 from rubricsvc.formats.record import (
@@ -252,7 +252,16 @@ class _Importer:
                 if line.rubric_digest not in (None, rubric.digest):
                     message = f"rubric {line.rubric!r} of this database has other content than the labelled one"
                     raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
-                label = (self._completion_of(line), rubric_id, _resolve(line, rubric))
+                given: GivenLabel = line
+                if line.is_column:
+                    names = {name.casefold(): one.key for one in rubric.criteria for name in (one.text, one.key)}
+                    key = {OVERALL: OVERALL, **names}.get(line.label.criterion.strip().casefold())
+                    if key is None:
+                        message = f"column {line.label.criterion!r} is not read: no criterion of {line.rubric!r}"
+                        self.file.errors.add(notes=[self.file.location.error("ignored", message)])
+                        continue
+                    given = GivenLabel(label=line.label.model_copy(update={"criterion": key}), level=line.level)
+                label = (self._completion_of(line), rubric_id, _resolve(given, rubric))
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
             except (NotFoundError, InvalidError, ConflictError) as error:
                 if isinstance(error, ConflictError):

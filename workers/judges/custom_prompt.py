@@ -18,6 +18,7 @@ from typing import Any
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric
+from rubricsvc.core.scale_values import value_on_scale
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
@@ -36,7 +37,6 @@ from workers.judges.calls import (
     parse_items,
     sections,
 )
-from workers.judges.written import value_on_scale
 from workers.placeholders import fill, template_data
 
 VERSION = "5"

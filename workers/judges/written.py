@@ -14,20 +14,17 @@ tie does not.
 from __future__ import annotations
 
 import json
-import math
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Binary, Numeric, Ordinal, Scale
+from rubricsvc.core.rubric import Numeric, Ordinal
+from rubricsvc.core.scale_values import CANNOT_TELL, level_values, value_on_scale
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
-from rubricsvc.errors import InvalidError, cut
+from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges.calls import (
     PAIR,
@@ -48,8 +45,6 @@ from workers.judges.calls import (
 VERSION = "7"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
-
-CANNOT_TELL = "cannot_tell"
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 
@@ -83,7 +78,7 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
             described = zip(labels, scale.levels, strict=True)
             levels = "\n".join(f"{label}: {level.text}" if level.text else label for label, level in described)
         criteria.append(render_criterion(one, template, levels))
-        verdict: dict[str, Any] = {"enum": [*_level_values(scale), CANNOT_TELL]}
+        verdict: dict[str, Any] = {"enum": [*level_values(scale), CANNOT_TELL]}
         if isinstance(scale, Numeric):
             verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
         fields = {
@@ -102,15 +97,6 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
     text = template.fill(section, {"criteria": "\n\n".join(text.text for text in criteria), "ids": ids})
     note = join_notes(*(text.note for text in criteria)) or ""
     return JudgeCall(tuple(asked), Question(text, schema=schema), note=note)
-
-
-def _level_values(scale: Scale) -> dict[str, float]:
-    """Return the verdicts in words, as the judge sees and must write them, with their values in [0, 1]."""
-    if isinstance(scale, Binary):
-        return {"met": 1.0, "not_met": 0.0}
-    if isinstance(scale, Numeric):
-        return {}
-    return {clean(level.label).text.strip(): level.value for level in scale.levels}
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
@@ -172,7 +158,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
         ):
             fault = "the reply repeats the words of the judge's template"
         elif value is not None and judge.require_evidence:
-            positive = value != 0.5 if scale == PAIR else value > min(_level_values(scale).values(), default=0.0)
+            positive = value != 0.5 if scale == PAIR else value > min(level_values(scale).values(), default=0.0)
             reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
         fields = {"rationale": written.rationale, "evidence": quotes}
         if fault:
@@ -197,42 +183,3 @@ def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive
     if evidence:
         return f"no quote has {_MIN_QUOTE_WORDS} words or {_MIN_QUOTE_CHARS} characters"
     return "no quote from the completion"
-
-
-_SEPARATORS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
-_SURROUNDING, _FINAL = " \"'*`\u201c\u201d", ".,;:!\u3002"
-_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))(?: ?/ ?(\d+\.?\d*))?")
-_BINARY_WORDS = {"yes": 1.0, "true": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "0": 0.0}
-
-
-def _folded(name: str) -> str:
-    """Return a level's name without case, separators, final punctuation, invisible characters, quotes and markup."""
-    text = unicodedata.normalize("NFKC", clean(name).text).replace("\u2212", "-").casefold()
-    return _SEPARATORS.sub(" ", text.strip(_SURROUNDING).rstrip(_FINAL + _SURROUNDING)).strip()
-
-
-def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
-    """Return the value in [0, 1] of a written verdict; None where the judge cannot tell.
-
-    Raises:
-        ValueError: The verdict is not on the scale.
-    """
-    if not isinstance(verdict, str | int | float) or (isinstance(verdict, float) and not math.isfinite(verdict)):
-        raise ValueError(f"verdict {cut(repr(verdict), 80)} is not on the scale")
-    values: dict[str, float | None] = {**_level_values(scale), CANNOT_TELL: None}
-    text = verdict.strip() if isinstance(verdict, str) else str(verdict).removesuffix(".0")
-    if text in values:
-        return values[text]
-    bare, spellings = _folded(text), Counter(map(_folded, values))
-    if bare and spellings[bare] == 1:
-        return next(value for name, value in values.items() if _folded(name) == bare)
-    if isinstance(scale, Binary) and bare in _BINARY_WORDS:
-        return _BINARY_WORDS[bare]
-    digits = _NUMBER.fullmatch(bare) if isinstance(verdict, str) else None
-    number = float(digits[1]) if digits else verdict
-    if isinstance(scale, Numeric) and not isinstance(number, str | bool):
-        same = digits is None or float(digits[2] or scale.high) == scale.high
-        if same and scale.low <= number <= scale.high:
-            return (number - scale.low) / (scale.high - scale.low)
-    seems = "" if isinstance(number, str) else "; the judge seems to use another scale"
-    raise ValueError(f"verdict {cut(repr(verdict), 80)} is not on the scale{seems}")

@@ -89,7 +89,7 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
     rows = list(csv.DictReader(sheet.read_text().splitlines()))
     assert [*rows[0]] == [*SHEET] and len(rows) == 4 and {row["annotator"] for row in rows} == {"eve"}
     assert {row["completion"] for row in rows} == {"Air scatters.", "'=1+1"}
-    assert [row["values"] for row in rows[:2]] == ["true / false", "no / half / yes"]
+    assert [row["values"] for row in rows[:2]] == ["met / not_met", "no / half / yes"]
     untouched = labelled("labels", "import", sheet)
     assert untouched.code == 2 and "no valid labels" in untouched.err
     for row, value in zip(rows, ("true", "half", "null", ""), strict=True):

@@ -145,3 +145,50 @@ def test_neutralized_prefixes_formulas_only() -> None:
         assert neutralized(f"{start}cmd|' /C calc'!A0") == f"'{start}cmd|' /C calc'!A0"
     for value in ("text", "'quoted'", "1=1", "", " ", -1.5, 3, None):
         assert neutralized(value) is value
+
+
+def test_load_reads_the_first_sheet_of_a_workbook(tmp_path: Path) -> None:
+    """Merged cells have the value of the first; what is no workbook, or a formula without a value, is an error."""
+    openpyxl, path = pytest.importorskip("openpyxl"), tmp_path / "r.xlsx"
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in [
+        ("Name", "Question", "Category", "Criterion", "Points", "Required", None),
+        ("a", "One?", "tone", "Is kind.", 2.5, True, None),
+        (None, None, None, "Is calm.", -1, None, None),
+        ("b", "Two?", None, 7, 1, None, None),
+    ]:
+        sheet.append(row)
+    sheet.merge_cells("C2:C3")
+    book.create_sheet("Notes")
+    book.save(path)
+    for name in ("r.xlsx", "renamed.csv"):
+        records = load(path.rename(path := tmp_path / name))
+        found = [
+            [(one.text, one.weight, one.group, one.required) for one in r.rubric.criteria] for r in records if r.rubric
+        ]
+        first = [("Is kind.", 2.5, ("tone",), True), ("Is calm.", -1.0, ("tone",), False)]
+        assert found == [first, [("7", 1.0, (), False)]]
+        assert [one.code for one in records.notes] == ["ignored", "filled", "filled"]
+    content = path.read_bytes()
+    sheet["E2"] = "=1+1"
+    book.save(path := tmp_path / "r.xlsx")
+    invalid = [(path.read_bytes(), "shape"), (b"\xd0\xcf\x11\xe0" + bytes(600), "not_readable"), (b"", "not_readable")]
+    invalid += [(content[: len(content) // 2], "not_readable"), (b"PK\3\4" + bytes(30), "not_readable")]
+    for data, code in invalid:
+        path.write_bytes(data)
+        assert [one[3] for one in errors_of(path)] == [code]
+
+
+def test_load_reads_utf16_and_names_what_is_no_text(path: Path) -> None:
+    text = "criterion\tweight\r\n“Boil” it\t2\r\n"
+    path.write_bytes(text.encode("utf-16"))
+    (record,) = load(path)
+    assert record.rubric is not None and record.rubric.criteria[0].text == "“Boil” it"
+    for data, code in (
+        (text.encode("cp1252"), "encoding"),
+        (text.encode("utf-16-le"), "not_text"),
+        (b"", "no_records"),
+    ):
+        path.write_bytes(data)
+        assert [one[3] for one in errors_of(path)] == [code]

@@ -1,5 +1,6 @@
 """Files into the database."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,33 @@ def test_import_detects_completions_and_labels(db: Database, path: Path) -> None
     with pytest.raises(InvalidFileError) as caught:
         run(db, path, line, noun="rubrics")
     assert caught.value.errors[0].code == "unknown_format"
+
+
+def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Database, tmp_path: Path) -> None:
+    """Values are words of a judge or numbers of the scale; an empty cell is no label, an unknown column a note."""
+    criteria = [
+        "Is kind.",
+        {"key": "clear", "text": "B", "scale": [1, 5]},
+        {"text": "C", "scale": {"poor": 0, "good": 1}},
+    ]
+    record = {"id": "q", "name": "r", "prompt": "Q", "criteria": criteria, "completions": ["b", "c"]}
+    run(db, tmp_path / "r.jsonl", json.dumps(record))
+    sheet = "Completion ID,Rubric,Answer,IS KIND.,clear,c3,Mood\n1,r,b,Yes,4,Good,x\n2,r@1,c,not met,,null,\n"
+    result = run(db, tmp_path / "eve.csv", sheet)
+    assert result.new["labels"] == 5 and [one.code for one in result.notes] == ["ignored"]
+    with db.read() as session:
+        values = [(row.label.criterion, row.label.annotator, row.label.value) for row in labels.page(session)]
+    assert values == [
+        ("c1", "eve", 1.0),
+        ("clear", "eve", 0.75),
+        ("c3", "eve", 1.0),
+        ("c1", "eve", 0.0),
+        ("c3", "eve", None),
+    ]
+    for column, value in (("clear", "0.5"), ("c1", "maybe"), ("c3", "2")):
+        with pytest.raises(InvalidFileError) as caught:
+            run(db, tmp_path / "x.csv", f"completion_id,rubric,{column}\n1,r,{value}\n")
+        assert [(one.line, one.path) for one in caught.value.errors] == [(2, "value")]
 
 
 def test_import_reports_references_to_missing_rows(db: Database, path: Path) -> None:
