@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-MAX_MESSAGE_CHARS = 4000
-"""A message may quote a whole file."""
+MAX_MESSAGE_CHARS = 4000  # a message may quote a whole file
 
 
 def cut(text: str, max_chars: int) -> str:

@@ -134,8 +134,7 @@ class BestOfNQuery(BaseModel):
     n: Whole | None = Field(None, ge=2, description="Largest n; by default the fewest samples of a prompt.")
 
 
-MAX_REWARD_SECONDS = 50.0
-"""Clients and proxies often close a connection that is silent for a minute."""
+MAX_REWARD_SECONDS = 50.0  # clients and proxies often close a connection that is silent for a minute
 
 
 class RewardsQuery(BaseModel):

@@ -15,8 +15,7 @@ from rubricsvc.schemas.jobs import StoredJob
 log = logging.getLogger(__name__)
 
 REMIND_SECONDS = 60.0
-WAIT_SECONDS = 3600.0
-"""The default ``timeout`` of a wait."""
+WAIT_SECONDS = 3600.0  # the default ``timeout`` of a wait
 
 OnProgress = Callable[[StoredJob], None]
 Notify = Callable[[str], None]

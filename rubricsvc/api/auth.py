@@ -23,8 +23,7 @@ from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import KeyRow
 
-ANONYMOUS = "anonymous"
-"""Who calls a service that requires no key."""
+ANONYMOUS = "anonymous"  # who calls a service that requires no key
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _bearer = HTTPBearer(auto_error=False, description="API key; create one with `rubricsvc keys create NAME`")
 

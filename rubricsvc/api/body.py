@@ -27,8 +27,7 @@ from rubricsvc.errors import InvalidError, TooLargeError
 
 T = TypeVar("T", bound=BaseModel)
 
-INLINE_BYTES = 16 * 1024
-"""Bytes of a body that is validated without a thread, in a few milliseconds at most."""
+INLINE_BYTES = 16 * 1024  # bytes of a body that is validated without a thread, in a few milliseconds at most
 
 _one_at_a_time = ThreadPoolExecutor(1, "validate-body")
 

@@ -19,8 +19,7 @@ from rubricsvc.graders.model import GraderRun
 from rubricsvc.schemas import Wire
 from rubricsvc.services import graders as grading
 
-NO_WORKER_SECONDS = 30.0
-"""Seconds that a run waits for a worker, which may be starting."""
+NO_WORKER_SECONDS = 30.0  # seconds that a run waits for a worker, which may be starting
 
 router = APIRouter(tags=["graders"], route_class=StrictRoute)
 _ALIAS = "/fine_tuning/alpha/graders"

@@ -99,8 +99,7 @@ def router() -> APIRouter:
     return made
 
 
-MAX_REPORT_ITEMS = 2000
-"""About 4 seconds of reading."""
+MAX_REPORT_ITEMS = 2000  # about 4 seconds of reading
 
 
 def get_report(service: Service, job_id: IdInPath, query: Annotated[ReportQuery, Query()]) -> HTMLResponse:

@@ -20,8 +20,7 @@ from rubricsvc.core.fingerprint import Shingles, digest, shingles
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, cut
 
 FORMAT = "1"
-MAX_TERMS = 64
-"""Different words of a query that are searched for: its first ones."""
+MAX_TERMS = 64  # different words of a query that are searched for: its first ones
 
 _SCORES = "SELECT rowid AS part, bm25(parts, 2.0, 1.0) AS score FROM parts WHERE parts MATCH ?"
 _SEARCH = """
@@ -185,10 +184,8 @@ class Page:
     terms: tuple[str, ...] = ()
 
 
-PART_CHARS = 1000
-"""Paragraphs are joined until a part has this length."""
-MAX_PART_CHARS = 3000
-"""A longer paragraph is split after a sentence, a line or a word."""
+PART_CHARS = 1000  # paragraphs are joined until a part has this length
+MAX_PART_CHARS = 3000  # a longer paragraph is split after a sentence, a line or a word
 
 _BREAK = re.compile(r"\n[ \t\r]*\n\s*")
 _HEADING = re.compile(r"#{1,6} |[^\n]{1,200}\n([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)

@@ -15,8 +15,7 @@ from pydantic import Field
 from rubricsvc.collections.index import Collection
 from rubricsvc.errors import NotFoundError
 
-OPEN_CHARS = 1500
-"""Default of ``open``: as JSON it fits into ``environment.max_result_chars``."""
+OPEN_CHARS = 1500  # default of ``open``: as JSON it fits into ``environment.max_result_chars``
 MAX_OPEN_CHARS = 20_000
 SNIPPET_CHARS = 160
 

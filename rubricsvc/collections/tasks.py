@@ -19,10 +19,8 @@ from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core.prompt import Document, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
 
-LEADS = 2
-"""Paragraphs among whose first sentences the one is that says what a page is about."""
-MAX_COPIED = 50
-"""Words that a report may copy, besides the passages that answer."""
+LEADS = 2  # paragraphs among whose first sentences the one is that says what a page is about
+MAX_COPIED = 50  # words that a report may copy, besides the passages that answer
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 _NO_PROSE = re.compile(r"::=|^\s*(?:>>>|\+-|\||```|#{1,6} |[*-] )|^([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
@@ -155,8 +153,7 @@ def attach(task: Task, library: Library, count: int, rng: random.Random) -> Task
 
 
 MAX_LINKS = 8
-MIN_WORDS = 15
-"""Words of a section for each link: fewer are a list of links."""
+MIN_WORDS = 15  # words of a section for each link: fewer are a list of links
 GAP = "[…]"
 
 

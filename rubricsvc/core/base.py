@@ -18,8 +18,7 @@ def storable(text: str) -> str:
     return UNSTORABLE.sub("\ufffd", text)
 
 
-MAX_ID = 2**63 - 1
-"""The largest row id; both databases have 64-bit integers."""
+MAX_ID = 2**63 - 1  # the largest row id; both databases have 64-bit integers
 
 
 def _printable(name: str) -> str:
@@ -37,8 +36,7 @@ def _encodable(text: str) -> str:
 Text = Annotated[str, AfterValidator(_encodable)]
 """Text that the database can store."""
 
-MAX_NAME_LENGTH = 200
-"""Characters of a name, an external id or a policy in the database."""
+MAX_NAME_LENGTH = 200  # characters of a name, an external id or a policy in the database
 
 
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]

@@ -9,8 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-MIN_CLUSTERS = 5
-"""Fewer clusters (prompts, or completions of one prompt) than this give no interval."""
+MIN_CLUSTERS = 5  # fewer clusters (prompts, or completions of one prompt) than this give no interval
 
 
 @dataclass(frozen=True, slots=True)

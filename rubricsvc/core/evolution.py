@@ -19,8 +19,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
 MAX_COUNT = 10**9
-USED: frozenset[BufferState] = frozenset({"active", "frozen"})
-"""States of the criteria that are in the newest version."""
+USED: frozenset[BufferState] = frozenset({"active", "frozen"})  # states of the criteria that are in the newest version
 RetirementReason = Literal["separation", "agreement", "limit"]
 """Its values do not differ within a group; they do not agree with the trusted judge or labels; others are better."""
 

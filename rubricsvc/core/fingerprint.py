@@ -76,8 +76,7 @@ class QuestionSet:
 
 
 WIDTH = 5
-COPY = 0.9
-"""Share of the shingles of either of two texts that the other has, from which they are copies of one another."""
+COPY = 0.9  # share of the shingles of either of two texts that the other has, from which they are copies of one another
 _WORD = re.compile(r"\w+")
 
 Shingles = frozenset[int]

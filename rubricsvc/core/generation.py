@@ -16,8 +16,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "grounded"]
 
 MAX_REDRAWS = 20
-NO_RUBRIC = "no_rubric"
-"""The reason of a prompt without a rubric, none of whose samples was one."""
+NO_RUBRIC = "no_rubric"  # the reason of a prompt without a rubric, none of whose samples was one
 
 
 class Specification(Value):

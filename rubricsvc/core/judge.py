@@ -25,16 +25,14 @@ from rubricsvc.errors import cut
 Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "cascade"]
 Rule = Literal["mean", "median", "min", "majority"]
 
-LOCAL = frozenset({"transformers_local", "vllm_local"})
-"""Engines that load a model in the worker."""
+LOCAL = frozenset({"transformers_local", "vllm_local"})  # engines that load a model in the worker
 
 FREE = LOCAL | {"none"}
 """Engines without costs. Any other, registered ones included, may cost money until its judge has a price (even 0)."""
 
 Method = Literal["none", "temperature", "platt", "isotonic"]
 
-MIN_DISTANCE = 1e-6
-"""Least distance of a probability from 0 and 1 when its logit is taken."""
+MIN_DISTANCE = 1e-6  # least distance of a probability from 0 and 1 when its logit is taken
 
 
 class Curve(Value):

@@ -152,8 +152,7 @@ def dr_tulu_blend(rubric: Rubric, values: Values) -> RawReward:
     return math.fsum((0.5 * base, *terms.values())), {key: (halves | terms)[key] for key in values}
 
 
-_Node = GroupPath | str
-"""An inner node by its path, or a leaf by its key."""
+_Node = GroupPath | str  # an inner node by its path, or a leaf by its key
 
 _Children = dict[GroupPath, dict[_Node, float]]
 """The children of each inner node with their weights, in the rubric's order."""

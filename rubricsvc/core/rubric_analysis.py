@@ -18,8 +18,7 @@ from rubricsvc.core.verdict import StorableText
 
 Action = Literal["retire", "reweigh", "sharpen", "check"]
 
-MIN_VERDICTS = 30
-"""Verdicts of a criterion from which there is advice on it."""
+MIN_VERDICTS = 30  # verdicts of a criterion from which there is advice on it
 
 
 class CriterionStatistics(Value):

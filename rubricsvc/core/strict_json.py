@@ -16,8 +16,7 @@ from rubricsvc.errors import cut
 MAX_VALUES = 250_000
 """Keys and values that a document sent to the service may have: 10,000 completions or labels with all their fields."""
 _LARGEST = sys.float_info.max
-_MAX_DIGITS = 1000
-"""Digits of a number that is decoded; more cannot be stored, and decoding takes their square."""
+_MAX_DIGITS = 1000  # digits of a number that is decoded; more cannot be stored, and decoding takes their square
 
 
 _SUSPICIOUS = re.compile(r"\\u|[0-9]{200}|[eE]\+?0*[1-9][0-9]{2}")

@@ -20,11 +20,9 @@ from pydantic import AfterValidator, Field
 
 from rubricsvc.errors import cut
 
-MAX_LENGTH = 256_000
-"""Characters of a template or of a grader's program; OpenAI's limit."""
+MAX_LENGTH = 256_000  # characters of a template or of a grader's program; OpenAI's limit
 
-MAX_PLACEHOLDERS = 256
-"""Placeholders of a template."""
+MAX_PLACEHOLDERS = 256  # placeholders of a template
 
 PLACEHOLDER = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)  # to the end if unclosed, so that the end is searched once
 _BEGINS = re.compile(r"\{\{\s*(?:item|sample)\b.*", re.DOTALL)
@@ -60,8 +58,7 @@ TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe
 """A text with placeholders. Anything but a path in ``{{ }}``, and an unclosed path, is invalid."""
 
 
-_MAX_EXPRESSION = 4000
-"""Characters of an expression."""
+_MAX_EXPRESSION = 4000  # characters of an expression
 
 _MAX_DEPTH = 200
 _MAX_NUMBER = sys.float_info.max

@@ -18,10 +18,8 @@ FieldPath = tuple[str | int, ...]
 """The keys and indices from the root of the data to a field: ``("criteria", 2, "weight")``."""
 
 _MAX_QUOTED = 60
-_NEAR = 0.7
-"""Similarity from which a name may be the misspelling of another: 'oops' and 'groups' have 0.6."""
-MAX_ERRORS = 1000
-"""Invalid fields of a value whose messages are read; pydantic makes them all at once."""
+_NEAR = 0.7  # similarity from which a name may be the misspelling of another: 'oops' and 'groups' have 0.6
+MAX_ERRORS = 1000  # invalid fields of a value whose messages are read; pydantic makes them all at once
 
 
 @dataclass(frozen=True, slots=True)

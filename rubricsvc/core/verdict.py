@@ -61,8 +61,7 @@ OF_REPLY = frozenset(
 
 StorableText = Annotated[str, AfterValidator(storable)]
 
-RAW_CHARS = 4000
-"""Characters kept of an error message or an unparseable reply."""
+RAW_CHARS = 4000  # characters kept of an error message or an unparseable reply
 
 
 class Evidence(Value):

@@ -83,10 +83,8 @@ class RolloutGroup(Value):
     rollouts: tuple[Rollout, ...] = Field(min_length=1, description="Its completions.")
 
 
-TEXT_METRICS = ("scored_by", "std_floor_origin")
-"""The metrics that are texts; readers compute with all others."""
-LARGEST_METRIC = 1e100
-"""Squares of metrics are finite."""
+TEXT_METRICS = ("scored_by", "std_floor_origin")  # the metrics that are texts; readers compute with all others
+LARGEST_METRIC = 1e100  # squares of metrics are finite
 
 
 def _computable(metrics: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -153,22 +151,18 @@ class StoredRollout(Learned, OnRecord):
     judge_id: int | None = Field(description="Id of the judge, if it is stored.")
 
 
-STEP = "step"
-"""The name of an evaluation of the policy that the run trains."""
-BEFORE = "before_demonstrations"
-"""The evaluation of the untouched policy, in a run that begins with demonstrations."""
+STEP = "step"  # the name of an evaluation of the policy that the run trains
+BEFORE = "before_demonstrations"  # the evaluation of the untouched policy, in a run that begins with demonstrations
 EQUAL_COMPUTE = ("start", "best_of_n", "best_of_n_supervised")
 """Baselines at equal compute: the starting policy, the best of its samples, and the policy that learned these."""
 OF_TOOLS = ("without_tools", "empty_results", "script")
 """Baselines of a run in an environment: the trained policy without tools, and with tools that find nothing; and a
 script without a model.
 """
-OTHER = ("other_start", "other")
-"""The starting and the trained policy on other prompts, in another collection."""
+OTHER = ("other_start", "other")  # the starting and the trained policy on other prompts, in another collection
 BASELINES = (BEFORE, *EQUAL_COMPUTE, *OF_TOOLS, *OTHER)
 """The names of the evaluations of baselines, in the order of a report."""
-REWARD = "reward"
-"""The score that the policy is trained with."""
+REWARD = "reward"  # the score that the policy is trained with
 
 
 MEASURES = ("behaviour", "criteria")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-MIN_PAIRS = 5
-"""Fewer pairs of values than this give no estimate."""
-RESAMPLES = 300
-"""Bootstrap draws of an interval."""
+MIN_PAIRS = 5  # fewer pairs of values than this give no estimate
+RESAMPLES = 300  # bootstrap draws of an interval
 
 OnProgress = Callable[[int, int, str], None]
 """Called with the number done, the total, and a note."""

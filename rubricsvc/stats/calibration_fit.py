@@ -24,8 +24,7 @@ from rubricsvc.stats.reports import CalibrationLoss, FittedFamily
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
 MIN_PROMPTS = 10
-MIN_LABELS = 20
-"""Of one family of criteria, on both sides of the split together."""
+MIN_LABELS = 20  # of one family of criteria, on both sides of the split together
 
 Rows = NDArray[np.void]
 """Each with the ``family`` of a criterion, a judge's ``probability``, a person's ``outcome`` and the ``prompt``."""

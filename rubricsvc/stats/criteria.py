@@ -20,8 +20,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.stats.intervals import Floats, Ints, wilson
 
-MIN_COMPLETIONS = 30
-"""Correlations need as many completions."""
+MIN_COMPLETIONS = 30  # correlations need as many completions
 _EQUAL = 1e-9
 _PROBES = 3
 

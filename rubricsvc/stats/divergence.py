@@ -24,14 +24,10 @@ from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.estimates import p_above_zero
 
-ALPHA = 0.05
-"""Probability of a false alarm in a whole run."""
-FOLLOWS = 1 / 3
-"""Share of the proxy's rise that gold must rise by, in the units of both."""
-CEILING = 0.98
-"""Gold that no prompt is expected to rise above, on a scale up to 1."""
-MIN_SHARE = 0.5
-"""Share of a window's evaluations in which a prompt must have both values."""
+ALPHA = 0.05  # probability of a false alarm in a whole run
+FOLLOWS = 1 / 3  # share of the proxy's rise that gold must rise by, in the units of both
+CEILING = 0.98  # gold that no prompt is expected to rise above, on a scale up to 1
+MIN_SHARE = 0.5  # share of a window's evaluations in which a prompt must have both values
 _ROUNDING = 1e-12
 
 

@@ -16,8 +16,7 @@ from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.estimates import NO_INTERVAL
 
 ENDS = (0.025, 0.975)
-MIN_DRAWS = 20
-"""With fewer draws that allow an estimate it has no interval."""
+MIN_DRAWS = 20  # with fewer draws that allow an estimate it has no interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -47,8 +47,7 @@ def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequen
     return found.get("value", Estimate(None, null_reason="one side has ties only within each prompt"))
 
 
-MOST_PAIRS = 100
-"""Pairs of one person on one prompt; of more, as many are drawn."""
+MOST_PAIRS = 100  # pairs of one person on one prompt; of more, as many are drawn
 _SAME = 1e-12
 
 

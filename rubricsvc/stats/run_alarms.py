@@ -15,14 +15,10 @@ from rubricsvc.schemas.runs import Alarm
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.estimates import p_above_zero
 
-ALPHA = 0.05
-"""Probability of a false alarm in all evaluations of a run."""
-MIN_PROMPTS = 8
-"""Fewer held-out prompts are not compared: a share that is 0 or 1 may change in all of them by chance."""
-WINDOW = 8
-"""Steps whose mean is compared; fewer than twice as many raise no alarm."""
-ERRORS = 6.0
-"""Standard errors of the difference of two means; Welch's t with at least 7 degrees of freedom."""
+ALPHA = 0.05  # probability of a false alarm in all evaluations of a run
+MIN_PROMPTS = 8  # fewer held-out prompts are not compared: a share that is 0 or 1 may change in all of them by chance
+WINDOW = 8  # steps whose mean is compared; fewer than twice as many raise no alarm
+ERRORS = 6.0  # standard errors of the difference of two means; Welch's t with at least 7 degrees of freedom
 
 
 class Rule(NamedTuple):
@@ -110,8 +106,7 @@ def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
     return Alarm(text=text, step=now[-1][0], sign=rule.sign or None, metric=rule.metric)
 
 
-_STEPS_ALONE = {"entropy", "monitors/common_phrase"}
-"""Metrics that evaluations do not have, or not of a single prompt."""
+_STEPS_ALONE = {"entropy", "monitors/common_phrase"}  # metrics that evaluations do not have, or not of a single prompt
 _COMPARED = [rule for rule in RULES if not rule.from_zero and rule.metric not in _STEPS_ALONE]
 """The rules that evaluations are tested by."""
 
@@ -140,12 +135,10 @@ def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
             yield Alarm(text=text, step=line["step"], sign=rule.sign or None, metric=rule.metric)
 
 
-TOOL_WINDOW = 5
-"""Steps whose mean is compared; in a shorter run half of its steps, and at least three."""
+TOOL_WINDOW = 5  # steps whose mean is compared; in a shorter run half of its steps, and at least three
 FEWER_CALLS = 0.5
 """Part of the largest share of episodes with a tool call that is left when the policy stops calling its tools."""
-TOOL_CHANGE = 0.2
-"""The least change of a share that is a trend."""
+TOOL_CHANGE = 0.2  # the least change of a share that is a trend
 
 
 def tool_alarms(steps: Steps) -> list[Alarm]:
@@ -182,10 +175,8 @@ def tool_alarms(steps: Steps) -> list[Alarm]:
     return found
 
 
-LARGE_KL = 0.2
-"""Nats a token from the starting policy."""
-UNSCORED = 0.05
-"""Share of a step's completions without a reward."""
+LARGE_KL = 0.2  # nats a token from the starting policy
+UNSCORED = 0.05  # share of a step's completions without a reward
 VETOED, NO_SIGNAL = "all completions vetoed", "no group with a signal"
 """Why a step taught the policy nothing."""
 _MORE_SIGNAL = (

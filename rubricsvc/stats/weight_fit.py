@@ -81,8 +81,7 @@ class Problem:
 PENALTIES: tuple[float, ...] = tuple(np.logspace(-1, 3, 9).tolist())
 FOLDS, INNER_FOLDS = 10, 5
 MIN_ROWS, MIN_CLUSTERS = 30, 10
-DIGITS = 4
-"""Significant digits of a weight."""
+DIGITS = 4  # significant digits of a weight
 
 
 class Fit(NamedTuple):

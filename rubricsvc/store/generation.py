@@ -117,11 +117,9 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
 
 MAX_REFERENCES = 5
 MAX_LABELLED = 12
-MAX_CONTRASTED = 3
-"""Completions on each side."""
+MAX_CONTRASTED = 3  # completions on each side
 MAX_TRAJECTORIES = 4
-_MAX_READ = 2000
-"""Completions among which trajectories are looked for: the oldest ones."""
+_MAX_READ = 2000  # completions among which trajectories are looked for: the oldest ones
 
 Scored = list[tuple[int, float]]
 """Ids of completions with a score, the best first."""

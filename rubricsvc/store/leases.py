@@ -51,10 +51,8 @@ from rubricsvc.store.tables import (
 )
 
 REPORT_SECONDS = 10.0
-MISSED_REPORTS = 3
-"""A worker that missed so many reports does not count as running."""
-KEPT_SECONDS = 3600.0
-"""How long the row of a killed worker is kept, and listed."""
+MISSED_REPORTS = 3  # a worker that missed so many reports does not count as running
+KEPT_SECONDS = 3600.0  # how long the row of a killed worker is kept, and listed
 
 
 def database_time(session: Session) -> float:
@@ -112,15 +110,12 @@ def queue(session: Session) -> Queue:
     return Queue(items, pending, messages, running_workers(session))
 
 
-SCORE = "rubricsvc.score"
-"""The task that drains the items of one judge."""
+SCORE = "rubricsvc.score"  # the task that drains the items of one judge
 
 ITEMS_PER_MESSAGE = 32
-MAX_MESSAGES = 32
-"""Messages about a large job: the processes of a prefork pool are one worker, and each can take one."""
+MAX_MESSAGES = 32  # messages about a large job: the processes of a prefork pool are one worker, and each can take one
 
-UNREAD_SECONDS = 15.0
-"""How long a message that was sent counts as on its way to a worker; then it is taken for lost."""
+UNREAD_SECONDS = 15.0  # how long a message that was sent counts as on its way to a worker; then it is taken for lost
 
 log = get_logger(__name__)
 
@@ -416,8 +411,7 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
 _WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"
 
 
-REASON_CHARS = 300
-"""Characters kept of a ``null_reason``."""
+REASON_CHARS = 300  # characters kept of a ``null_reason``
 
 
 def reward_columns(rubric: Rubric, final: Collection[Verdict], min_coverage: float | None) -> dict[str, object]:

@@ -28,8 +28,7 @@ from rubricsvc.store.tables import (
 
 REPORT_SECONDS = 10.0
 LOST_SECONDS = 60.0
-LIVE: tuple[RunState, ...] = ("running", "paused")
-"""The states in which a trainer reports."""
+LIVE: tuple[RunState, ...] = ("running", "paused")  # the states in which a trainer reports
 
 
 def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:

@@ -113,8 +113,7 @@ def name_of(what: str, text: str, *, least: int = 1) -> str:
     return text
 
 
-CHUNK = 500
-"""Rows in a statement; SQLite takes 32,766 parameters."""
+CHUNK = 500  # rows in a statement; SQLite takes 32,766 parameters
 
 T = TypeVar("T")
 
@@ -173,8 +172,7 @@ def get_or_add(session: Session, table: type[Row], unique: dict[str, Any], **oth
     return session.scalars(select(table).filter_by(**unique)).one(), new
 
 
-PUBLISHED = "published"
-"""Key in ``Session.info``: the session wrote to the outbox."""
+PUBLISHED = "published"  # key in ``Session.info``: the session wrote to the outbox
 
 AWAY = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 """The errors of a database that is unreachable for now."""
@@ -317,8 +315,7 @@ def _open_sqlite(connection: Any, _record: Any) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-LOCK = 7_215_411_903
-"""The PostgreSQL advisory lock of a migrating process: an arbitrary number."""
+LOCK = 7_215_411_903  # the PostgreSQL advisory lock of a migrating process: an arbitrary number
 
 _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 """Found beside the installed package, never by the current directory."""
