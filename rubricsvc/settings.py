@@ -70,7 +70,9 @@ class Settings(BaseSettings):
         description="seconds that clients wait for a service, and commands for a database, that does not answer",
     )
     require_approval: ApprovalPolicy = Field(
-        "generated", description="rubrics that are drafts until they are approved: generated, all or none"
+        "generated",
+        description="rubrics that are drafts until they are approved: generated, all, none; or four_eyes: all, by"
+        " another person than the author",
     )
     local_only: bool = Field(
         False, description="refuse judges, tools and trackers that are not on this machine or in local_networks"

@@ -12,7 +12,7 @@ criteria:
   - {key: wait, text: Says that the vaccines must not be used., weight: 5}
   - {key: who, text: Names the manufacturer as the one to call., weight: 3}
   - {key: away, text: Says that the vaccines must be thrown away., weight: -4}
-  - {key: short, text: Has at most 30 words., check: {words: {max: 30}}}
+  - {key: short, text: Has at most 30 words., check: {words: {min: 1, max: 30}}}
 examples:
   - key: careful
     text: Mark the box. The vaccines must not be used. Call the manufacturer in the morning.

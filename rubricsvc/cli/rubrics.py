@@ -83,7 +83,7 @@ def show_(
         if provenance:
             show(s.rubrics.provenance(ref), as_json=True)
             return
-        found = s.rubrics.get(ref)
+        found = s.rubrics.get(ref, allow_drafts=True)
     criteria = [
         output.fields_of(one, "key", "weight")
         | {"kind": (f"check {one.check.name}" if one.check else one.scale.kind) + " (required)" * one.required}

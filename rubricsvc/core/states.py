@@ -28,8 +28,10 @@ FITTED: Final = "fitted"
 ReviewAction = Literal["submit", "approve", "reject", "retire", "comment"]
 """What a reviewer does; all but ``comment`` change the state."""
 
-ApprovalPolicy = Literal["generated", "all", "none"]
-"""Which rubrics are drafts when they are added: those of a model, all, or none."""
+ApprovalPolicy = Literal["generated", "all", "four_eyes", "none"]
+"""Which rubrics are drafts when they are added: those of a model, all, or none; four_eyes: all, for another person."""
+FOUR_EYES: Final = "four_eyes"
+BY_PEOPLE: Final = ("all", FOUR_EYES)
 
 RunState = Literal["running", "paused", "stopped", "finished", "failed"]
 """What a trainer reports of its run."""

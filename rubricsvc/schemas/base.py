@@ -147,6 +147,7 @@ class ImportedFile(Wire):
     omitted_labels: int = Field(0, description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field({}, description="Rubrics that exist as an earlier version, with the newest.")
     not_approved: dict[str, RubricState] = Field({}, description="Rubrics that are not approved, with their states.")
+    draft_notes: dict[str, str] = Field({}, description="Why they are not approved, where that is known.")
     skipped: list[FileProblem] = Field([], description="Errors of the records that were skipped.")
     skipped_count: int = Field(0, description="Errors of the records that were skipped, listed or not.")
     notes: list[FileProblem] = Field([], description="What was read in another way than it was written.")

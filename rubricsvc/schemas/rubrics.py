@@ -50,6 +50,7 @@ class StoredRubric(Stored):
     state: RubricState = Field("approved", description="State of its review.")
     parent_id: int | None = Field(None, description="The version that it was edited from.")
     added_by: str | None = Field(None, description="The person or API key that added it.")
+    note: str | None = Field(None, description="The newest comment on it, such as why it is a draft.")
     rubric: Rubric = Field(description="The rubric.")
 
 

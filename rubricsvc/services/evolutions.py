@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from rubricsvc.core.evolution import (
 )
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import EVOLVED, ApprovalPolicy
+from rubricsvc.core.states import BY_PEOPLE, EVOLVED
 from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
@@ -42,11 +42,10 @@ MIN_PROMPTS = 5
 
 @dataclass(eq=False)
 class Evolutions:
-    """Evolutions, by id. ``approval`` says which rubrics people must approve; ``check`` is that of the validators."""
+    """Evolutions, by id. ``edit`` says who adds versions, and which of them people must approve."""
 
     db: Database
-    approval: ApprovalPolicy = "generated"
-    caller: str | None = None
+    edit: Edit = field(default_factory=Edit)
     check: Callable[[Rubric], None] = lambda _: None
 
     @takes(EvolutionFilters)
@@ -114,8 +113,9 @@ class Evolutions:
         Prompts and rubrics are stored if they are not yet. A step that is repeated uses the same versions. 409 if the
         earlier steps of the run are not known here; 422 if people approve all rubrics, and `approve` is auto.
         """
-        if new.approve == "auto" and self.approval == "all":
-            message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
+        if new.approve == "auto" and self.edit.policy in BY_PEOPLE:
+            message = f"RUBRICSVC_REQUIRE_APPROVAL={self.edit.policy}: rubrics are approved by people"
+            hint = 'set approve = "human"'
             raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
         states = []
         name_of("the name of the run", new.run)
@@ -133,7 +133,7 @@ class Evolutions:
                 else:
                     version = evolutions.authored(session, base.digest, prompt_id)
                     if version is None:
-                        edit = Edit(self.caller or new.run, policy=self.approval)
+                        edit = replace(self.edit, by=self.edit.by or new.run)
                         name = f"rubric-{base.digest[:12]}"
                         version = add_version(session, base, edit, name=name).row
                     columns = {"rubric_id": version.id, "run": new.run, "prompt_id": prompt_id}
@@ -174,8 +174,9 @@ class Evolutions:
             elif new.rubric is not None and result is None and new.rubric.digest != parent.digest:
                 # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
                 prompt_id = row.prompt_id or row.rubric.prompt_id
-                human = new.approve == "human" or self.approval == "all"
-                edit = Edit(self.caller or row.run or name, parent.id, force=True, draft=human, policy="none")
+                human = new.approve == "human" or self.edit.policy in BY_PEOPLE
+                edit = replace(self.edit, by=self.edit.by or row.run or name, parent=parent.id, force=True)
+                edit = replace(edit, draft=human, policy="none")
                 target = add_version(session, new.rubric, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
                 moved = {"activated": done.activated, "retired": done.retired}
                 changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items() if keys)

@@ -64,8 +64,8 @@ def submit(
         name = rubric_name(f"grader {run.grader.label}")
         for judge, criteria in parts.items():
             rubric = whole if len(parts) == 1 else Rubric(criteria=tuple(criteria), formula="mean")
-            rubric_id = rubrics.add(session, rubric, name=name, origin="grader").id
-            job = jobs.submit(session, judge_id=judge.id, items=[(completion_id, rubric_id)], name=name)
+            items = [(completion_id, rubrics.add(session, rubric, name=name, origin="grader").id)]
+            job = jobs.submit(session, judge_id=judge.id, items=items, name=name, allow_drafts=True)
             if job.finished_at is not None and job.status != COMPLETED:
                 jobs.retry(session, job.id)  # scored verdicts are kept
             run.job_ids.append(job.id)

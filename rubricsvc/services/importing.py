@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from rubricsvc import formats
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED, IMPORTED
+from rubricsvc.core.states import APPROVED
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
@@ -30,7 +30,7 @@ from rubricsvc.formats.record import (
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.base import takes
-from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.services.versions import Addition, Edit, add_version, add_versions
 from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import Database, added, batched, by_id
 from rubricsvc.store.tables import PromptRow
@@ -112,7 +112,7 @@ class _Importer:
     conflict: ConflictError | None = None
     """The parent of the rubric has been edited by somebody else."""
     _prompt_ids: dict[completions.PromptKey, int] = field(default_factory=dict)  # of records: those of the batch
-    _approved: dict[tuple[str, str], int] = field(default_factory=dict)  # new rubrics of the batch, by name and digest
+    _at_once: dict[tuple[str, str], Addition] = field(default_factory=dict)  # new ones of the batch, by name and digest
     _used_prompts: dict[int, None] = field(default_factory=dict)
     _prompt_refs: dict[int | str, int] = field(default_factory=dict)
     _completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = field(default_factory=dict)
@@ -121,7 +121,6 @@ class _Importer:
     def add_records(self, records: Iterable[Record], *, with_rubrics: bool) -> None:
         """Add prompts, rubrics, completions and labels: new prompts and rubrics of a batch in a few statements."""
         as_they_are = (self.query.rubric_name, self.query.min_coverage, self.edit.parent) == (None, None, None)
-        at_once = with_rubrics and as_they_are and self.edit.state(IMPORTED) == APPROVED
         for batch in batched(records):
             for place, record in enumerate(batch):
                 if record.text_only and record.prompt is not None and record.id is not None:
@@ -132,18 +131,13 @@ class _Importer:
                     batch[place] = replace(record, prompt=next(iter(same), record.prompt))
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
             self._prompt_ids = completions.add_prompts(self.session, given)
-            ready = [one for one in batch if at_once and one.state == APPROVED]
-            rubrics_of = [(one.rubric, one) for one in ready if one.rubric is not None]
-            drafts: set[str] = set()
-            if self.edit.policy != "none":
-                digests = [rubric.digest for rubric, _ in rubrics_of]
-                drafts = {row.digest for row in rubrics.only_drafts(self.session, digests)}
-            approved = [  # at once; what needs a decision is left to `add_version`
-                (rubric, one.name, self._prompt_id(one.prompt, one.id) if one.prompt else None)
-                for rubric, one in rubrics_of
-                if rubric.digest not in drafts and not rubric.examples  # which may fail its own tests
+            at_once = [
+                (one.rubric, one.name, self._prompt_id(one.prompt, one.id) if one.prompt else None)
+                for one in batch
+                if one.rubric is not None and one.state == APPROVED and with_rubrics and as_they_are
             ]
-            self._approved = rubrics.add_many(self.session, approved, origin=IMPORTED, added_by=self.edit.by)
+            new_rows = add_versions(self.session, at_once, self.edit)
+            self._at_once = {(row.name, row.digest): Addition(row, is_new=True) for row in new_rows}
             new: list[tuple[int, Completion, int | None]] = []
             marked: list[tuple[int, int, Label]] = []  # index of the completion, rubric id, label
             for record in batch:
@@ -190,21 +184,19 @@ class _Importer:
                 raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
         if self.query.min_coverage is not None:
             rubric = rubric.model_copy(update={"min_coverage": self.query.min_coverage})
-        name, is_new = self.query.rubric_name or record.name, True
-        id_, ref = self._approved.pop((name, rubric.digest), None), f"{name}@1"
-        if id_ is None:
-            edit = replace(self.edit, draft=self.edit.draft or record.state != APPROVED)
-            new = add_version(self.session, rubric, edit, name=name, prompt_id=prompt_id)
-            row, is_new, self.conflict = new.row, new.is_new, new.conflict
-            id_, ref = row.id, row.ref
-            if row.state != APPROVED:
-                self.result.not_approved[ref] = row.state
-            elif not is_new and (newest := rubrics.get(self.session, row.name).version) > row.version:
-                self.result.superseded[ref] = newest
-        self.result.new_rubrics += [ref] * is_new
-        self.result.rubrics.append(ref)
-        self.result.rubric_ids.append(id_)
-        return id_
+        name = self.query.rubric_name or record.name
+        new, edit = self._at_once.pop((name, rubric.digest), None), self.edit
+        edit = replace(edit, draft=edit.draft or record.state != APPROVED)
+        new = new or add_version(self.session, rubric, edit, name=name, prompt_id=prompt_id)
+        row, self.conflict = new.row, new.conflict
+        if row.state != APPROVED:
+            self.result.not_approved[row.ref] = row.state
+        elif not new.is_new and (newest := rubrics.get(self.session, row.name).version) > row.version:
+            self.result.superseded[row.ref] = newest
+        self.result.new_rubrics += [row.ref] * new.is_new
+        self.result.rubrics.append(row.ref)
+        self.result.rubric_ids.append(row.id)
+        return row.id
 
     def add_completions(self) -> None:
         """Add the completions of a file of completions."""
@@ -308,6 +300,10 @@ class _Importer:
         result, counts, errors = self.result, added(self.session), self.file.errors
         if not self.query.skip_invalid:
             errors.raise_if_any(*self._hints)
+        waiting = {
+            id_: ref for id_, ref in zip(result.rubric_ids, result.rubrics, strict=True) if ref in result.not_approved
+        }
+        result.draft_notes = {waiting[id_]: note for id_, note in rubrics.notes(self.session, sorted(waiting)).items()}
         result.prompt_ids = list(dict.fromkeys([*self._used_prompts, *self._prompt_refs.values()]))
         ids = {"prompts": result.prompt_ids, "rubrics": result.rubric_ids}
         ids |= {COMPLETIONS: result.completion_ids, LABELS: result.label_ids}

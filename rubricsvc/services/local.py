@@ -80,7 +80,7 @@ class LocalService:
         self.prompts = Prompts(db)
         if caller is not None:
             name_of("the caller's name", caller)
-        check, edit = self.validators.rubric, Edit(caller, policy=approval)
+        check, edit = self.validators.rubric, Edit(caller, policy=approval, empty_value=self.validators.empty_value)
         self.imports = Imports(db, edit, check)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)
@@ -89,7 +89,7 @@ class LocalService:
             db, edit, check=check, empty_value=empty, collections_dir=collections_dir, compare=compare
         )
         self.rewards = Rewards(db, edit, check)
-        self.evolutions = Evolutions(db, approval, caller, check)
-        self.runs = Runs(db, approval, check=check, signs=self.validators.signs)
+        self.evolutions = Evolutions(db, edit, check)
+        self.runs = Runs(db, edit, check=check, signs=self.validators.signs)
         self.judges = Judges(db, self.validators, on_machine=not over_http)
         self.keys, self.workers = Keys(db), Workers(db)

@@ -104,9 +104,10 @@ class Rubrics:
             if new.prompt_id is not None:
                 completions.get_prompt(session, new.prompt_id)
             added = add_version(session, new.rubric, edit, name=new.name, prompt_id=new.prompt_id, origin="api")
+            note = rubrics.notes(session, [added.row.id]).get(added.row.id)
         if added.conflict is not None:
             raise added.conflict
-        return StoredRubric.of(added.row)
+        return StoredRubric.of(added.row, note=note)
 
     @takes(NewGeneration)
     def generate(self, new: NewGeneration) -> StoredJob:
@@ -190,7 +191,7 @@ class Rubrics:
             fitted = start.value.model_dump()
             for criterion in fitted["criteria"]:
                 criterion["weight"] = weights[criterion["key"]]
-            edit = Edit(self.edit.by, start.id, force=query.force, draft=True)
+            edit = replace(self.edit, parent=start.id, force=query.force, draft=True)
             rubric, name = Rubric.model_validate(fitted), start.name
             new = add_version(session, rubric, edit, name=name, prompt_id=start.prompt_id, origin=FITTED)
         if new.conflict is not None:
@@ -223,9 +224,12 @@ class Rubrics:
                     hint = f"submit it for review first: `rubricsvc rubrics review {row.ref} submit`"
                 message = f"{row.ref} is {row.state.replace('_', ' ')}; what can be {step.participle} is {allowed}"
                 raise ConflictError(message, hint=hint, path="action")
-            if action == "approve":
-                _require_tests(session, row)
-            rubrics.record_event(session, row, after, by=self.caller, comment=comment)
+            if action == "approve" and after != row.state:
+                gate = replace(self.edit, by=self.caller).gate
+                for error in rubrics.approve(session, [row], gate, comment).values():
+                    raise error
+            else:
+                rubrics.record_event(session, row, after, by=self.caller, comment=comment)
             return StoredRubric.of(row)
 
     def provenance(self, ref: int | str) -> Provenance:
@@ -301,7 +305,8 @@ class Rubrics:
         409 if a name has no approved version.
         """
         with self.db.read() as session:
-            return StoredRubric.of(rubrics.get(session, ref, allow_drafts=query.allow_drafts))
+            row = rubrics.get(session, ref, allow_drafts=query.allow_drafts)
+            return StoredRubric.of(row, note=rubrics.notes(session, [row.id]).get(row.id))
 
 
 class Step(NamedTuple):
@@ -332,23 +337,6 @@ def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRo
         message = f"{len(waiting)} versions of {name!r} can be {STEPS[action].participle}: {listed}"
         raise InvalidError(message, hint=f"name one of them: {waiting[-1].ref}", path="ref")
     return waiting[0] if waiting else versions[-1]
-
-
-def _require_tests(session: Session, row: RubricRow) -> None:
-    """Raise a ConflictError unless the newest measured test of a version with examples passed, by whatever judge."""
-    if not row.value.examples:
-        return
-    hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then approve it"
-    newest = rubrics.newest_test(session, row.id)
-    if newest is None:
-        raise ConflictError(f"{row.ref} has examples, and no test of them is stored", hint=hint, path="tests")
-    if newest.outcome != "passed":
-        examples = newest.test.examples
-        failed = [one.example for one in examples if one.passed is False]
-        what = f"{len(failed)} of {len(examples)} examples ({', '.join(failed[:5])})" if failed else "faults"
-        message = f"{row.ref} fails its own tests: {what}, by judge {newest.test.judge!r}"
-        hint = f"correct the rubric or its examples; or, by another judge, {hint}"
-        raise ConflictError(message, hint=hint, path="tests")
 
 
 _OPTIONS: dict[str, tuple[Method, str]] = {

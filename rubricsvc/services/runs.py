@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
@@ -13,7 +13,6 @@ from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
@@ -47,12 +46,12 @@ _LOOKED_AT = 500
 class Runs:
     """Training runs, by id; an unknown id is a NotFoundError.
 
-    ``approval`` says which new rubrics are drafts, ``check`` raises an InvalidError for one whose checks do not exist.
+    ``edit`` says which new rubrics are drafts, ``check`` raises an InvalidError for one whose checks do not exist.
     ``signs`` returns what the examples of an alarm show, by its sign; else they are any rollouts of its step.
     """
 
     db: Database
-    approval: ApprovalPolicy = "generated"
+    edit: Edit = field(default_factory=Edit)
     check: Callable[[Rubric], None] = lambda _: None
     signs: Callable[[], Mapping[str, Sign]] = dict
 
@@ -269,7 +268,7 @@ class Runs:
                 raise InvalidError(message, hint="give each completion the item of its own", path="item_id")
         for rubric in {group.rubric.digest: group.rubric for group, *_ in sampled}.values():
             self.check(rubric)
-        edit = Edit(run.name, policy=self.approval)
+        edit = replace(self.edit, by=run.name)
         prompt_ids = completions.add_prompts(session, ((group.prompt, None) for group, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}
         trained = [rewards.get(wire.REWARD) for *_, rewards in sampled]
@@ -449,7 +448,8 @@ def agreement_on_record(db: Database, judge: Judge, digests: Collection[str]) ->
 
 
 def reject_drafts(db: Database, used: Iterable[Rubric]) -> None:
-    """Raise a NotApprovedError if some of these rubrics are stored as drafts."""
-    digests = {rubric.digest for rubric in used}
+    """Raise a NotApprovedError if some of these rubrics are stored as drafts, or would be once they are stored."""
+    by_digest = {rubric.digest: rubric for rubric in used}
     with db.read() as session:
-        rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, digests)])
+        rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, by_digest)])
+        rubrics.reject_lacking(session, by_digest)

@@ -9,7 +9,9 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import (
     APPROVED,
+    BY_PEOPLE,
     DRAFT,
+    FOUR_EYES,
     GENERATED,
     IMPORTED,
     ApprovalPolicy,
@@ -23,7 +25,11 @@ from rubricsvc.store.session import added
 from rubricsvc.store.tables import RubricRow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy.orm import Session
+
+    from rubricsvc.lint import EmptyValue
 
 
 MAX_CHANGES = 12
@@ -39,7 +45,8 @@ class Edit:
         parent: The version that the text was edited from: id, name, name@version or digest.
         force: Add it even if somebody else edited the same parent.
         draft: Add it as a draft.
-        policy: Which rubrics are drafts when they are added.
+        policy: Which rubrics are drafts when they are added, and whether their authors may approve them.
+        empty_value: Value of a check on an empty completion, for the rule of lint.
     """
 
     by: str | None = None
@@ -47,10 +54,16 @@ class Edit:
     force: bool = False
     draft: bool = False
     policy: ApprovalPolicy = "generated"
+    empty_value: EmptyValue | None = None
+
+    @property
+    def gate(self) -> rubrics.Gate:
+        """What a version passes before it is approved by this person."""
+        return rubrics.Gate(self.by, self.policy == FOUR_EYES, self.empty_value)
 
     def state(self, origin: RubricOrigin) -> RubricState:
         """Return the state in which a rubric of this origin is added."""
-        review = self.draft or self.policy == "all" or (self.policy == "generated" and origin == GENERATED)
+        review = self.draft or self.policy in BY_PEOPLE or (self.policy == "generated" and origin == GENERATED)
         return DRAFT if review else APPROVED
 
 
@@ -74,9 +87,9 @@ def add_version(
 ) -> Addition:
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
-    Content that is stored as a draft and approved nowhere is a draft under any name, and so are content whose newest
-    test failed and the edit of a version that is not approved. An edit whose parent was edited by somebody else is kept
-    as a draft, with a conflict. Sending the same edit again gives the same result.
+    Content that is stored as a draft and approved nowhere is a draft under any name, and so are the edit of a version
+    that is not approved, text of a model that nobody has approved, and what does not pass the gate. An edit whose
+    parent was edited by somebody else is kept as a draft, with a conflict. The same edit again gives the same result.
 
     Raises:
         NotFoundError: there is no such parent.
@@ -88,34 +101,53 @@ def add_version(
     if state == APPROVED and edit.policy != "none":
         drafts = rubrics.only_drafts(session, [rubric.digest])
         same = next((row for row in drafts if row.name != name), None)
-        tested = rubrics.newest_test(session, digest=rubric.digest) if rubric.examples else None
         if parent is not None and parent.state in rubrics.NOT_APPROVED:
             note = f"added as a draft: its parent {parent.ref} is {parent.state.replace('_', ' ')}"
         elif same is not None:
             note = f"added as a draft: it has the same content as {same.ref}"
-        elif tested is not None and tested.outcome == "failed":
-            failing = rubrics.get(session, tested.rubric_id).ref
-            note = f"added as a draft: its content fails its own tests, as {failing}"
+        elif written := rubrics.written_by_model(session, rubric, name=name, prompt_id=prompt_id, parent=parent):
+            note = f"added as a draft: it has text of {written.ref}, which a model wrote and nobody has approved"
         state = DRAFT if note else state
-    before, given = added(session)["rubrics"], {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}
-    given |= {"parent_id": parent.id if parent is not None else None, "added_by": edit.by}
-    row = rubrics.add(session, rubric, **given)  # type: ignore[arg-type]
+    before, parent_id = added(session)["rubrics"], parent.id if parent is not None else None
+    given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}
+    row = rubrics.add(session, rubric, **given, parent_id=parent_id, added_by=edit.by, gate=edit.gate)
     is_new, by, conflict = added(session)["rubrics"] > before, edit.by or "unknown", None
     if is_new and note:
-        rubrics.record_event(session, row, state, by=by, comment=note)
+        rubrics.record_event(session, row, DRAFT, by=by, comment=note)
     # Versions of a name are added one after another, so that all older ones can be seen here.
     if parent is None or row.parent_id != parent.id or not (is_new or row.state == DRAFT):
         return Addition(row, is_new)
     if (other := rubrics.edited_before(session, row, parent)) is None:
         return Addition(row, is_new)
+    branch = f"a branch of {parent.ref} beside {other.ref}"
     if not edit.force:
-        state, conflict = DRAFT if is_new else row.state, _conflict(parent, other, row)
-        row.state = state
-    if is_new or state != row.state:
-        branch = f"a branch of {parent.ref} beside {other.ref}"
-        comment = branch if edit.force else f"refused: {parent.ref} had been edited as {other.ref}"
-        rubrics.record_event(session, row, state, by=by, comment=comment)
+        conflict = _conflict(parent, other, row)
+        if is_new:
+            row.state = DRAFT
+            rubrics.record_event(
+                session, row, DRAFT, by=by, comment=f"refused: {parent.ref} had been edited as {other.ref}"
+            )
+    elif is_new:
+        rubrics.record_event(session, row, row.state, by=by, comment=branch)
+    elif state == APPROVED and row.state == DRAFT:
+        rubrics.approve(session, [row], edit.gate, branch)
     return Addition(row, is_new, conflict)
+
+
+def add_versions(session: Session, given: Sequence[tuple[Rubric, str, int | None]], edit: Edit) -> list[RubricRow]:
+    """Add imported rubrics, each with its name and prompt, that need no decision but the gate's; return their rows.
+
+    The others are left to `add_version`: names that are stored, and what may be a draft's text.
+    """
+    if edit.state(IMPORTED) == DRAFT:
+        return []
+    if edit.policy != "none":
+        drafts = {row.digest for row in rubrics.only_drafts(session, [rubric.digest for rubric, *_ in given])}
+        of_model = rubrics.prompts_with_model_drafts(session, {prompt_id for *_, prompt_id in given})
+        given = [one for one in given if one[0].digest not in drafts and one[2] not in of_model]
+    rows = rubrics.add_many(session, given, origin=IMPORTED, added_by=edit.by)
+    rubrics.approve(session, rows, edit.gate)
+    return rows
 
 
 def _conflict(parent: RubricRow, other: RubricRow, row: RubricRow) -> ConflictError:

@@ -79,12 +79,16 @@ def add_replies(session: Session, item_id: int, replies: Mapping[str, dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedItem(LeaseResult):
-    """The rubric of a leased prompt with its provenance and state, or the reason why there is none."""
+    """The rubric of a leased prompt with its provenance, or the reason why there is none.
+
+    Its ``state`` is approved only if it passes the ``gate``.
+    """
 
     lease: GenerationLease
     rubric: Rubric | None = None
     provenance: Provenance | None = None
     state: RubricState = "draft"
+    gate: rubrics.Gate | None = None
     reason: str = ""
 
 
@@ -105,7 +109,8 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
             others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
             if session.scalar(others.limit(1)) is not None:
                 name = f"prompt-{prompt_id}-{method}"
-            row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, origin=GENERATED, state=state)
+            options: dict[str, Any] = {"origin": GENERATED, "state": state, "gate": result.gate}
+            row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, **options)
             if row.provenance is None:
                 row.provenance = made_by.model_dump(mode="json", exclude_none=True)
                 session.flush()

@@ -6,9 +6,9 @@ The state of a version's review (`reviews`) decides what its name refers to: the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, String, case, cast, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
@@ -18,16 +18,39 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
-from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
+from rubricsvc.core.states import (
+    APPROVED,
+    DRAFT,
+    EVOLVED,
+    GENERATED,
+    IMPORTED,
+    IN_REVIEW,
+    RETIRED,
+    RubricOrigin,
+    RubricState,
+)
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.store.session import add_new, by_id, find, id_of, missing, name_of, page_of, rows_with
+from rubricsvc.lint import EmptyValue, lint, rules_of
+from rubricsvc.store.session import add_new, added, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
 """The states of versions that are not approved yet."""
 
+OF_MODELS: tuple[RubricOrigin, ...] = (GENERATED, EVOLVED)
+"""The origins of text that a model wrote."""
+
 MAX_SIMILAR = 1000
 """Names that are compared with an unknown one."""
+
+
+class Gate(NamedTuple):
+    """Who approves, whether that must be somebody else than the author, and what a check gives an empty text."""
+
+    by: str | None = None
+    four_eyes: bool = False
+    empty_value: EmptyValue | None = None
+
 
 DRAFTS = "drafts"
 """Key in ``Session.info``: the id of a version that is not approved, None if there is none."""
@@ -43,10 +66,16 @@ def add(
     state: RubricState = APPROVED,
     parent_id: int | None = None,
     added_by: str | None = None,
+    gate: Gate | None = None,
 ) -> RubricRow:
     """Add ``rubric`` as the next version of ``name``, or return the version that has this content already, unchanged.
 
-    ``parent_id`` is the version that it was edited from; `services.versions` looks for conflicting edits.
+    ``parent_id`` is the version that it was edited from; `services.versions` looks for conflicting edits. What is to be
+    approved and does not pass the ``gate`` stays a draft, with a comment that says why.
+
+    Raises:
+        ConflictError: The name's newest version is for another prompt, and no parent says that this is meant.
+        InvalidError: The name, the formula or an example is invalid.
     """
     name_of("a rubric's name", name)
     if "@" in name or name != name.strip() or name.isdecimal():
@@ -61,24 +90,97 @@ def add(
     for path, message in example_reward_errors(rubric):
         raise InvalidError(message, hint="correct the example", path=".".join(map(str, path)))
     same = select(RubricRow).where(RubricRow.name == name, RubricRow.digest == rubric.digest)
+    added_now = False
     while (row := session.scalars(same).first()) is None:
-        newest = session.scalar(select(func.max(RubricRow.version)).where(RubricRow.name == name)) or 0
-        values = {"name": name, "version": newest + 1, "prompt_id": prompt_id, "origin": origin, "state": state}
+        order = RubricRow.version.desc()
+        newest = session.scalars(select(RubricRow).where(RubricRow.name == name).order_by(order).limit(1)).first()
+        if newest is not None and parent_id is None and None not in (prompt_id, newest.prompt_id):
+            _reject_other_prompt(session, newest, prompt_id)
+        version, first = (newest.version if newest is not None else 0) + 1, DRAFT if state == APPROVED else state
+        values = {"name": name, "version": version, "prompt_id": prompt_id, "origin": origin, "state": first}
         values |= {"digest": rubric.digest, "content": rubric.model_dump(mode="json")}
         values |= {"parent_id": parent_id, "added_by": added_by}
+        before = added(session)["rubrics"]
         add_new(session, RubricRow, [values])  # a version just taken by someone else is no error: look, take the next
+        added_now = added(session)["rubrics"] > before
+    if added_now and state == APPROVED:
+        approve(session, [row], gate or Gate())
     if row.state in NOT_APPROVED:
         session.info[DRAFTS] = row.id
-    if prompt_id in (None, row.prompt_id):
-        return row
+    if prompt_id is not None:
+        _reject_other_prompt(session, row, prompt_id)
+    return row
+
+
+def _reject_other_prompt(session: Session, row: RubricRow, prompt_id: int | None) -> None:
+    """Raise a ConflictError unless this version is for the prompt; it shows both prompts, and the ways out."""
+    if row.prompt_id == prompt_id:
+        return
     own, given = (session.get(PromptRow, id_) if id_ else None for id_ in (row.prompt_id, prompt_id))
-    hint = "name each prompt's rubric apart"
-    whose = "another prompt" if own else "no prompt"
+    texts = [cut(" ".join(one.value.text.split()), 80) if one else "" for one in (own, given)]
+    hint = "give the other prompt's rubric another name; or, if other content is meant as its next version, name it as"
+    hint += f" its parent: --parent {row.ref}"
+    whose = f"the prompt {texts[0]!r}, and this one is for {texts[1]!r}" if own else "no prompt"
     if own and given and own.external_id is not None and own.external_id == given.external_id:
         differing = ", ".join(name for name in Prompt.model_fields if own.content.get(name) != given.content.get(name))
-        whose = f"the stored prompt {own.external_id!r}, which has other {differing} than this {own.external_id!r}"
-        hint = "a changed prompt is a new prompt: give it another id and another rubric name"
-    raise ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
+        whose += f": {own.external_id!r} is stored with other {differing}"
+        hint = f"a changed prompt is a new prompt: give it another id. For its rubric, {hint}"
+    raise ConflictError(f"rubric {row.ref} belongs to {whose}", hint=hint, path="name")
+
+
+def approve(
+    session: Session, rows: Sequence[RubricRow], gate: Gate, comment: str | None = None
+) -> dict[int, ConflictError]:
+    """Approve the versions that pass the gate, and return what the others lack, by id. Only this writes the state.
+
+    A version passes if lint finds no error; if the newest measured test of its examples, where it has some, passed;
+    and with four eyes if somebody else than its author approves it. A draft is a new version: it is approved as it
+    arrives, without an event, or gets a comment that says what it lacks. The others are steps of a review.
+    """
+    prompts = by_id(session, PromptRow, {row.prompt_id for row in rows if row.prompt_id is not None})
+    refused: dict[int, ConflictError] = {}
+    for row in rows:
+        prompt, arrives = prompts.get(row.prompt_id or 0), row.state == DRAFT
+        if (error := _lacking(session, row, prompt.value if prompt else None, gate)) is not None:
+            refused[row.id] = error
+            if arrives:
+                note = f"added as a draft: {error.message}; {error.hint}"
+                record_event(session, row, DRAFT, by=gate.by or "unknown", comment=note)
+            continue
+        if not arrives or comment is not None:
+            event = {"from_state": row.state, "to_state": APPROVED, "by": gate.by or "unknown", "comment": comment}
+            session.add(RubricEventRow(rubric_id=row.id, **event))
+        row.state = APPROVED
+    session.info.pop(DRAFTS, None)
+    session.flush()
+    return refused
+
+
+_ERRORS = rules_of(severity="error")
+
+
+def _lacking(session: Session, row: RubricRow, prompt: Prompt | None, gate: Gate) -> ConflictError | None:
+    """Return why a version does not pass the gate, with what to do; None if it passes."""
+    rubric = row.value
+    if found := lint(rubric, prompt, rules=_ERRORS, empty_value=gate.empty_value):
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        message = f"{row.ref} has an error of lint: {found[0].criterion}: {found[0].rule}: {found[0].message}{more}"
+        return ConflictError(message, hint=f"see `rubricsvc rubrics lint {row.ref}`, and correct it", path="lint")
+    newest = newest_test(session, row.digest) if rubric.examples else None
+    if rubric.examples and (newest is None or newest.outcome != "passed"):
+        message = f"{row.ref} has examples, and no test of them is stored"
+        hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then approve it"
+        if newest is not None:
+            examples = newest.test.examples
+            failed = [one.example for one in examples if one.passed is False]
+            what = f"{len(failed)} of {len(examples)} examples ({', '.join(failed[:5])})" if failed else "faults"
+            message = f"{row.ref} fails its own tests: {what}, by judge {newest.test.judge!r}"
+            hint = f"correct the rubric or its examples; or, by another judge, {hint}"
+        return ConflictError(message, hint=hint, path="tests")
+    if gate.four_eyes and gate.by in (None, row.added_by):
+        message = f"{row.ref} was added by {row.added_by or 'somebody unnamed'}, who may not approve it"
+        return ConflictError(message, hint="ask another person to approve it (four eyes)", path="by")
+    return None
 
 
 def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> RubricRow:
@@ -138,6 +240,16 @@ def reject_drafts(session: Session, ids: Sequence[int] | Select[int]) -> None:
         raise NotApprovedError(f"not approved: {cut(listed, 400)}", hint=approval_hint(rows[0]))
 
 
+def reject_lacking(session: Session, by_digest: Mapping[str, Rubric]) -> None:
+    """Raise NotApprovedError if one of these that is not stored would not pass the gate; without prompts."""
+    stored = {digest for (digest,) in rows_with(session, select(RubricRow.digest), RubricRow.digest, sorted(by_digest))}
+    for digest in by_digest.keys() - stored:
+        content = by_digest[digest].model_dump(mode="json")
+        row = RubricRow(name=f"rubric-{digest[:12]}", version=1, digest=digest, content=content)
+        if (error := _lacking(session, row, None, Gate())) is not None:
+            raise NotApprovedError(error.message, hint=f"import it, and {error.hint}; or run it with --allow-drafts")
+
+
 def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
     """Return the versions whose content is among these and is stored as a draft, and approved nowhere."""
     if DRAFTS not in session.info:  # asked once a session: most databases have none, and imports are long
@@ -152,6 +264,39 @@ def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
         else:
             approved.add(row.digest)
     return [row for row in found if row.digest not in approved]
+
+
+def written_by_model(
+    session: Session, rubric: Rubric, *, name: str, prompt_id: int | None, parent: RubricRow | None
+) -> RubricRow | None:
+    """Return the version whose text this rubric seems to have: one that a model wrote, and nobody has approved.
+
+    It has a criterion of it that no version has that was ever approved, of its name or its prompt; or it is the next
+    version of its name, without any parent.
+    """
+    same = RubricRow.name == name
+    if prompt_id is not None:
+        same |= RubricRow.prompt_id == prompt_id
+    rows = session.scalars(select(RubricRow).where(same).order_by(RubricRow.version)).all()
+    drafts = [row for row in rows if row.state in NOT_APPROVED and row.origin in OF_MODELS]
+    newest = next((row for row in reversed(rows) if row.name == name), None)
+    if parent is None and newest in drafts:
+        return newest
+    read = {one.text for row in rows if row.state not in NOT_APPROVED for one in row.value.criteria}
+    new = {one.text for one in rubric.criteria} - read
+    return next((row for row in drafts if new & {one.text for one in row.value.criteria}), None)
+
+
+def prompts_with_model_drafts(session: Session, prompt_ids: Iterable[int | None]) -> set[int]:
+    """Return the prompts that have a version that a model wrote and nobody has approved."""
+    query = select(RubricRow.prompt_id).where(RubricRow.state.in_(NOT_APPROVED), RubricRow.origin.in_(OF_MODELS))
+    return {id_ for (id_,) in rows_with(session, query, RubricRow.prompt_id, {*prompt_ids} - {None})}
+
+
+def notes(session: Session, ids: Iterable[int]) -> dict[int, str]:
+    """Return the newest comment on each of these versions that has one: why it is a draft, if it is one."""
+    query = select(RubricEventRow.rubric_id, RubricEventRow.comment).where(RubricEventRow.comment.is_not(None))
+    return dict(map(tuple, rows_with(session, query.order_by(RubricEventRow.id), RubricEventRow.rubric_id, ids)))
 
 
 def of_content(session: Session, digest: str, prompt_id: int) -> RubricRow | None:
@@ -212,7 +357,7 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
 
 
 def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:
-    """Set the state of a version, and add the event; with the same state it is a comment, which is added once."""
+    """Set another state than approved (see `approve`), and add the event; with the same state it is a comment, once."""
     newest = select(RubricEventRow).where(RubricEventRow.rubric_id == row.id).order_by(RubricEventRow.id.desc())
     last = session.scalars(newest.limit(1)).first() if to == row.state else None
     if last is not None and (last.to_state, last.by, last.comment) == (to, by, comment):
@@ -235,20 +380,17 @@ def add_test(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> 
     return row
 
 
-def newest_test(session: Session, rubric_id: int | None = None, *, digest: str | None = None) -> RubricTestRow | None:
-    """Return the newest test, of a version or of all with this content, that passed or failed."""
-    query = select(RubricTestRow).where(RubricTestRow.outcome != "unmeasured")
-    if rubric_id is not None:
-        query = query.where(RubricTestRow.rubric_id == rubric_id)
-    if digest is not None:
-        query = query.join(RubricRow, RubricRow.id == RubricTestRow.rubric_id).where(RubricRow.digest == digest)
+def newest_test(session: Session, digest: str) -> RubricTestRow | None:
+    """Return the newest test of a version with this content that passed or failed."""
+    query = select(RubricTestRow).join(RubricRow, RubricRow.id == RubricTestRow.rubric_id)
+    query = query.where(RubricTestRow.outcome != "unmeasured", RubricRow.digest == digest)
     return session.scalars(query.order_by(RubricTestRow.id.desc()).limit(1)).first()
 
 
 def add_many(
     session: Session, given: Sequence[tuple[Rubric, str, int | None]], *, origin: RubricOrigin, added_by: str | None
-) -> dict[tuple[str, str], int]:
-    """Add approved rubrics, each with its name and prompt, whose names are new; return their ids by name and digest.
+) -> list[RubricRow]:
+    """Add rubrics as drafts, each with its name and prompt, whose names are new; return their rows.
 
     The caller has checked the formulas.
     """
@@ -259,7 +401,7 @@ def add_many(
     shared: dict[str, Any] = {
         "version": 1,
         "origin": origin,
-        "state": APPROVED,
+        "state": DRAFT,
         "parent_id": None,
         "added_by": added_by,
     }
@@ -270,8 +412,8 @@ def add_many(
         if name in new
     ]
     if not rows:
-        return {}
+        return []
     add_new(session, RubricRow, rows)
     digests = {row["name"]: row["digest"] for row in rows}
-    found = session.execute(select(RubricRow.id, RubricRow.name, RubricRow.digest).where(RubricRow.name.in_(digests)))
-    return {(name, digest): id_ for id_, name, digest in found if digests[name] == digest}
+    found = session.scalars(select(RubricRow).where(RubricRow.name.in_(digests)))
+    return [row for row in found if digests[row.name] == row.digest]

@@ -80,7 +80,7 @@ BUDGETS = {
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 653,
     "rubricsvc/collections": 1_380,
-    "rubricsvc/store": 3_790,
+    "rubricsvc/store": 3_910,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_810,
     "rubricsvc/client": 810,

@@ -44,8 +44,10 @@ from rubricsvc.store import completions, generation, jobs, judges, leases, rubri
 from rubricsvc.store.completions import get_prompt
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
+from rubricsvc.store.rubrics import Gate
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
+from workers import checks
 from workers.authoring.author import REPLIES, Author, GenerationError, RecordingEngine
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
@@ -291,7 +293,8 @@ class GenerationWork:
             cleaned=draft.cleaned,
             gate=findings,
         )
-        return GeneratedItem(self.lease, draft.rubric, provenance, state)
+        gate = Gate(empty_value=checks.value_of_empty)
+        return GeneratedItem(self.lease, draft.rubric, provenance, state, gate)
 
 
 ItemWork = ScoringWork | GenerationWork

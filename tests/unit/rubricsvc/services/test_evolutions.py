@@ -15,6 +15,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.services.versions import Edit
 from rubricsvc.store import completions, rubrics
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricEventRow, RubricRow
@@ -160,12 +161,12 @@ def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -
 
 def test_begin_step_refuses_automatic_approval_where_people_approve_all(db: Database) -> None:
     with pytest.raises(InvalidError) as error:
-        Evolutions(db, "all").begin_step(run=NAME, step=0, approve="auto", tasks=())
+        Evolutions(db, Edit(policy="all")).begin_step(run=NAME, step=0, approve="auto", tasks=())
     assert error.value.path == "evolve.approve"
 
 
 def test_begin_step_stores_drafts_where_people_approve_all(db: Database) -> None:
-    Evolutions(db, "all", "ann").begin_step(run=NAME, step=0, approve="human", tasks=(TASK,))
+    Evolutions(db, Edit("ann", policy="all")).begin_step(run=NAME, step=0, approve="human", tasks=(TASK,))
     with db.read() as session:
         (row,) = page_of(session, RubricRow)
         assert (row.state, row.added_by) == ("draft", "ann")

@@ -1,6 +1,8 @@
 """Reviews of rubric versions, and edits of one version by two people."""
 
+import json
 import threading
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -11,7 +13,11 @@ from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
 from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
+from rubricsvc.formats import InputFile, Record
+from rubricsvc.formats.writing import plain
 from rubricsvc.schemas import NewItem, NewJob
+from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, select
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.versions import Addition, Edit, add_version
@@ -224,7 +230,6 @@ def run_test(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -
 
 
 def test_review_approves_a_version_with_examples_only_if_its_newest_measured_test_passed(db: Database) -> None:
-    example = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
     cases: list[tuple[list[bool | None], bool]] = [
         ([], True),
         ([True], False),
@@ -238,7 +243,7 @@ def test_review_approves_a_version_with_examples_only_if_its_newest_measured_tes
     for number, (results, refused) in enumerate(cases, start=1):
         name, ref = f"r{number}", f"r{number}@1"
         with db.write() as session:
-            content = rubric(f"{number}.").model_copy(update={"examples": (example,)})
+            content = rubric(f"{number}.").model_copy(update={"examples": (EXAMPLE,)})
             add_version(session, content, Edit(by="ann", draft=True), name=name)
         for passed in results:
             run_test(db, ref, passed)
@@ -250,3 +255,78 @@ def test_review_approves_a_version_with_examples_only_if_its_newest_measured_tes
             act(db, ref, "approve")
         assert error.value.path == "tests" and f"rubricsvc rubrics test {ref} --judge" in error.value.hint
         assert Rubrics(db).get(ref).state == "in_review"
+
+
+EXAMPLE = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
+
+
+def test_add_version_approves_only_what_passes_the_gate(db: Database) -> None:
+    """However it comes, alone, with a parent or in a file, what does not pass is a draft that says why."""
+    cases: list[tuple[Rubric, str]] = [
+        (rubric("Names {item.doctor} as the one who decides."), "unknown-placeholder"),
+        (rubric("Says it.").model_copy(update={"examples": (EXAMPLE,)}), "rubricsvc rubrics test"),
+    ]
+    for number, (content, why) in enumerate(cases):
+        for policy in ("generated", "none"):
+            for name, parent in (("new", None), ("edited", add(db, "One.", name="base").row.id)):
+                with db.write() as session:
+                    edit = Edit("ann", parent, policy=policy)  # type: ignore[arg-type]
+                    own = content.model_copy(update={"formula": "mean" if parent else "weighted_mean"})
+                    row = add_version(session, own, edit, name=f"{name}-{policy}-{number}").row
+                    assert row.state == "draft" and why in rubrics.notes(session, [row.id])[row.id]
+        own = content.model_copy(update={"min_coverage": 0.5})
+        data = [plain(Record(None, one, name=f"file-{number}-{n}")) for n, one in enumerate((own, rubric("Fine.")))]
+        file = InputFile("f.jsonl", stream=BytesIO("\n".join(map(json.dumps, data)).encode()))
+        done = Imports(db, Edit("ann")).create(file)
+        assert done.not_approved == {f"file-{number}-0@1": "draft"} and why in done.draft_notes[f"file-{number}-0@1"]
+        act(db, f"file-{number}-0@1", "submit")
+        with pytest.raises(ConflictError):
+            act(db, f"file-{number}-0@1", "approve")
+
+
+def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> None:
+    add(db, "One.", policy="four_eyes")
+    review = {by: Rubrics(db, Edit(by, policy="four_eyes")) for by in ("ann", "bob")}
+    assert review["ann"].review("r@1", action="submit").state == "in_review"
+    with pytest.raises(ConflictError) as error:
+        review["ann"].review("r@1", action="approve")
+    assert error.value.path == "by"
+    assert review["bob"].review("r@1", action="approve").state == "approved"
+    with pytest.raises(InvalidError):
+        Evolutions(db, Edit(policy="four_eyes")).begin_step(run="x", step=0, approve="auto", tasks=())
+
+
+def test_add_version_keeps_the_text_of_a_model_a_draft(db: Database) -> None:
+    shop = Shop(db)
+    with db.write() as session:
+        written = {"prompt_id": shop.prompt, "origin": "generated"}
+        add_version(session, rubric("Written by a model."), Edit(), name="why-one-shot", **written)  # type: ignore[arg-type]
+
+    def state(text: str, name: str, **edit: Any) -> str:
+        id_ = shop.add(db, text, name, **edit)
+        with db.read() as session:
+            return rubrics.get(session, id_).state
+
+    assert state("Mine.", "mine") == "draft", "it shares `Says b.` with the draft"
+    assert state("Rewritten.", "why-one-shot") == "draft", "the next version of the draft's name"
+    act(db, "why-one-shot@1", "submit", "approve", by="bob")
+    assert state("Mine too.", "mine-too") == "approved", "its text has been read"
+
+
+def test_add_version_refuses_a_name_of_another_prompt(each_db: Database) -> None:
+    """Unless a parent says that it is meant; what has no prompt, and content that is stored, has no conflict."""
+    ids = []
+    with each_db.write() as session:
+        ids = [completions.add_prompt(session, Prompt.of(text)).id for text in ("Why is it warm?", "Who decides?")]
+
+    def of_prompt(text: str, prompt_id: int | None, parent: str | None = None) -> str:
+        with each_db.write() as session:
+            return add_version(session, rubric(text), Edit("ann", parent), name="r", prompt_id=prompt_id).row.ref
+
+    assert [of_prompt("One.", ids[0]), of_prompt("One.", ids[0]), of_prompt("Two.", ids[0])] == ["r@1", "r@1", "r@2"]
+    for text in ("One.", "Three."):
+        with pytest.raises(ConflictError) as error:
+            of_prompt(text, ids[1])
+        assert error.value.path == "name" and "--parent r@" in error.value.hint
+        assert "Why is it warm?" in error.value.message and "Who decides?" in error.value.message
+    assert [of_prompt("Three.", ids[1], "r@2"), of_prompt("Shared.", None)] == ["r@3", "r@4"]
