@@ -88,7 +88,7 @@ def add_version(
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
     Content that is stored as a draft and approved nowhere is a draft under any name, and so are the edit of a version
-    that is not approved, text of a model that nobody has approved, and what does not pass the gate. An edit whose
+    that is not approved, unapproved text of a model, and what does not pass the gate. An edit whose
     parent was edited by somebody else is kept as a draft, with a conflict. The same edit again gives the same result.
 
     Raises:
@@ -106,7 +106,7 @@ def add_version(
         elif same is not None:
             note = f"added as a draft: it has the same content as {same.ref}"
         elif written := rubrics.written_by_model(session, rubric, name=name, prompt_id=prompt_id, parent=parent):
-            note = f"added as a draft: it has text of {written.ref}, which a model wrote and nobody has approved"
+            note = f"added as a draft: it has text of {written.ref}, which a model wrote and no person has approved"
         state = DRAFT if note else state
     before, parent_id = added(session)["rubrics"], parent.id if parent is not None else None
     given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}

@@ -16,7 +16,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Provenance, Specification
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import GENERATED, RubricState
+from rubricsvc.core.states import APPROVED, DRAFT, GENERATED
 from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
@@ -81,13 +81,12 @@ def add_replies(session: Session, item_id: int, replies: Mapping[str, dict[str, 
 class GeneratedItem(LeaseResult):
     """The rubric of a leased prompt with its provenance, or the reason why there is none.
 
-    Its ``state`` is approved only if it passes the ``gate``.
+    With a ``gate`` it is approved if it passes that; else it is a draft.
     """
 
     lease: GenerationLease
     rubric: Rubric | None = None
     provenance: Provenance | None = None
-    state: RubricState = "draft"
     gate: rubrics.Gate | None = None
     reason: str = ""
 
@@ -105,11 +104,15 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
             # named by the prompt's id in its file, or by its id here if another prompt has that one too
             prompt, method = session.get_one(PromptRow, prompt_id), made_by.method
             base = " ".join((prompt.external_id or f"prompt-{prompt_id}").replace("@", "-").split())
-            name, state = f"{base[: MAX_NAME_LENGTH - len(method) - 1]}-{method}", result.state
+            name = f"{base[: MAX_NAME_LENGTH - len(method) - 1]}-{method}"
             others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
             if session.scalar(others.limit(1)) is not None:
                 name = f"prompt-{prompt_id}-{method}"
-            options: dict[str, Any] = {"origin": GENERATED, "state": state, "gate": result.gate}
+            options: dict[str, Any] = {
+                "origin": GENERATED,
+                "state": APPROVED if result.gate else DRAFT,
+                "gate": result.gate,
+            }
             row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, **options)
             if row.provenance is None:
                 row.provenance = made_by.model_dump(mode="json", exclude_none=True)

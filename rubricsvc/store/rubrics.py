@@ -269,7 +269,7 @@ def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
 def written_by_model(
     session: Session, rubric: Rubric, *, name: str, prompt_id: int | None, parent: RubricRow | None
 ) -> RubricRow | None:
-    """Return the version whose text this rubric seems to have: one that a model wrote, and nobody has approved.
+    """Return the version whose text this rubric seems to have: one that a model wrote, not approved yet.
 
     It has a criterion of it that no version has that was ever approved, of its name or its prompt; or it is the next
     version of its name, without any parent.
@@ -288,7 +288,7 @@ def written_by_model(
 
 
 def prompts_with_model_drafts(session: Session, prompt_ids: Iterable[int | None]) -> set[int]:
-    """Return the prompts that have a version that a model wrote and nobody has approved."""
+    """Return the prompts that have a version that a model wrote and that is not approved."""
     query = select(RubricRow.prompt_id).where(RubricRow.state.in_(NOT_APPROVED), RubricRow.origin.in_(OF_MODELS))
     return {id_ for (id_,) in rows_with(session, query, RubricRow.prompt_id, {*prompt_ids} - {None})}
 

@@ -35,7 +35,7 @@ from rubricsvc.core.generation import AuthoringTask, Generation, Provenance
 from rubricsvc.core.judge import LOCAL, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
+from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError, UnavailableError
@@ -44,7 +44,6 @@ from rubricsvc.store import completions, generation, jobs, judges, leases, rubri
 from rubricsvc.store.completions import get_prompt
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
-from rubricsvc.store.rubrics import Gate
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
 from workers import checks
@@ -275,8 +274,7 @@ class GenerationWork:
         except Exception as error:
             log.exception("generation failed")
             return GeneratedItem(self.lease, reason=f"{Reason.ENGINE_ERROR}: {error_message(error)}")
-        refused = findings is not None and findings.refused_by
-        state: RubricState = DRAFT if refused or self.approval != "none" else APPROVED
+        is_draft = self.approval != "none" or (findings and findings.refused_by)
         provenance = Provenance(
             method=self.generation.method,
             job_id=self.lease.job_id,
@@ -293,8 +291,8 @@ class GenerationWork:
             cleaned=draft.cleaned,
             gate=findings,
         )
-        gate = Gate(empty_value=checks.value_of_empty)
-        return GeneratedItem(self.lease, draft.rubric, provenance, state, gate)
+        gate = None if is_draft else rubrics.Gate(empty_value=checks.value_of_empty)
+        return GeneratedItem(self.lease, draft.rubric, provenance, gate)
 
 
 ItemWork = ScoringWork | GenerationWork
