@@ -27,7 +27,7 @@ from rubricsvc.services.local import LocalService
 if TYPE_CHECKING:
     from rubricsvc.client import Client
 
-app = group("Labels: people's verdicts. `labels agreement` compares people, `judges agreement NAME` a judge with them.")
+app = group("Labels: people's verdicts. `judges agreement` compares people, or a judge with them.")
 verdicts = group("Verdicts of judges, by criterion.")
 
 

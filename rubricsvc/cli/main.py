@@ -71,7 +71,7 @@ class LazyGroup(TyperGroup):
         self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Import the command that is used; accept its singular. `labels agreement` is `judges agreement`."""
+        """Import the command that is used; accept its singular, and agreement of labels for that of judges."""
         args = [ALIASES.get(args[0], args[0]), *args[1:]]
         args[0] = "judges" if args[:2] == ["labels", "agreement"] else args[0]
         name, command, rest = super().resolve_command(ctx, args)

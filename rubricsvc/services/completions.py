@@ -123,9 +123,7 @@ class Labels:
         rows = [one for one in rows if query.criterion in (None, one.label.criterion)]
         found = agreement_report(None, rows, resamples=query.resamples)
         if not found.pooled.annotator_pairs and not (found.reward and found.reward.annotator_pairs):
-            raise InvalidError(
-                "no criterion has labels of two people", hint="write a sheet: `rubricsvc labels template`"
-            )
+            raise InvalidError("no criterion has labels of two people", hint="write sheets: `labels export --blind`")
         return found
 
     @takes(LabelledFilters)
