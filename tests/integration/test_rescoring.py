@@ -1,7 +1,7 @@
 """Which edits of a rubric ask a judge again, counted at a real server."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -141,15 +141,20 @@ def test_complete_answered_goes_page_by_page_and_holds_no_lease(
     assert (completed, progress_of(each_db, job_id).pending) == (0, 7)
 
 
+def unreadable_while(down: list[bool], criterion: str) -> Callable[[int, dict[str, Any]], ScriptedReply]:
+    """Reply 0.75, and while it is down nothing to be read about one criterion."""
+
+    def reply(_number: int, body: dict[str, Any]) -> ScriptedReply:
+        failing = down[0] and criterion in json.dumps(body)
+        return ScriptedReply("?", logprobs={"?": -0.01}) if failing else labels(Yes=0.75, No=0.25)
+
+    return reply
+
+
 def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_db: Database) -> None:
     """The reward of a finished item is always that of the verdicts that are shown with it."""
     down = [True]
-
-    def unreadable_while_down(number: int, body: dict[str, Any]) -> ScriptedReply:
-        asked_second = "number 2" in json.dumps(body)
-        return ScriptedReply("?", logprobs={"?": -0.01}) if down[0] and asked_second else labels(Yes=0.75, No=0.25)
-
-    with scripted_server(unreadable_while_down) as running:
+    with scripted_server(unreadable_while(down, "number 2")) as running:
         shop = Shop(each_db, running, size=1, criteria=CRITERIA[:2])
         with each_db.read() as session:
             (item,) = jobs.items(session, shop.job_id)
@@ -169,12 +174,7 @@ def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_
 def test_rescore_with_min_coverage_takes_failed_verdicts_over_and_asks_nobody(each_db: Database) -> None:
     """Nine criteria, one of which fails: the reward is null, and a number under another min_coverage."""
     down = [True]
-
-    def unreadable_while_down(number: int, body: dict[str, Any]) -> ScriptedReply:
-        failing = down[0] and "number 1." in json.dumps(body)
-        return ScriptedReply("?", logprobs={"?": -0.01}) if failing else labels(Yes=0.75, No=0.25)
-
-    with scripted_server(unreadable_while_down) as running:
+    with scripted_server(unreadable_while(down, "number 1.")) as running:
         shop = Shop(each_db, running, size=3)
         assert shop.rewards(shop.job_id) == [None] * 3
         asked = running.count
