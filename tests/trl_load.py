@@ -9,24 +9,18 @@ TRL's log, as JSON.
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, load_dataset
+from datasets import load_dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
 TRAINERS = {"sft": (SFTTrainer, SFTConfig), "dpo": (DPOTrainer, DPOConfig)}
 
 
-def loaded(path: Path) -> Dataset:
-    """Return the examples as `datasets` reads them."""
-    return load_dataset("json", data_files=str(path), split="train")
-
-
 def step(name: str, options: dict[str, Any]) -> dict[str, Any]:
     trainer_class, config = TRAINERS[name]
-    examples = loaded(Path(options["data"][name]))
+    examples = load_dataset("json", data_files=options["data"][name], split="train")
     trainer = trainer_class(
         model=AutoModelForCausalLM.from_pretrained(options["model"], dtype="float32"),
         processing_class=AutoTokenizer.from_pretrained(options["model"]),

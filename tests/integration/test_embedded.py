@@ -45,18 +45,14 @@ def test_embedded_worker_scores_waiting_and_later_jobs(each_db: Database) -> Non
     assert each_db.on_commit is None
 
 
-def claim_as(db: Database, worker: str) -> None:
-    with db.write() as session:
-        assert leases.claim(session, 1, limit=5, worker=worker, seconds=300)
-
-
 def test_embedded_worker_takes_over_at_once_from_killed_processes_of_its_host(each_db: Database) -> None:
     host, killed = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
     killed.wait()
     job = submit_job(each_db, 20, judge=JUDGE)
     others = [f"{host}:{os.getpid()}:0a1b2c/3d4e5f", f"not-{host}:{killed.pid}:0a1b2c/3d4e5f"]
     for worker in (f"{host}:{killed.pid}:0a1b2c/3d4e5f", *others):
-        claim_as(each_db, worker)
+        with each_db.write() as session:
+            assert leases.claim(session, 1, limit=5, worker=worker, seconds=300)
     with embedded_worker(settings(each_db), each_db):
         wait_for(lambda: progress_of(each_db, job).done == 10)
     with each_db.read() as session:

@@ -40,10 +40,6 @@ def server() -> Iterator[ScriptedServer]:
         yield running
 
 
-def judge_at(server: ScriptedServer, **fields: Any) -> Judge:
-    return Judge.model_validate({"name": "j", "model": "scripted", "endpoint": Endpoint(base_url=server.url), **fields})
-
-
 def edited(at: int, **fields: Any) -> tuple[Criterion, ...]:
     changed = CRITERIA[at].model_copy(update=fields)
     return (*CRITERIA[:at], changed, *CRITERIA[at + 1 :])
@@ -56,9 +52,10 @@ class Shop:
         self, db: Database, server: ScriptedServer, *, size: int = COMPLETIONS, criteria: Any = CRITERIA, **fields: Any
     ) -> None:
         self.db, self.server = db, server
+        judge = Judge(name="j", model="scripted", endpoint=Endpoint(base_url=server.url), **fields)
         with db.write() as session:
             self.prompt_id = completions.add_prompt(session, Prompt.of("Why?")).id
-            self.judge_id = judges.add(session, judge_at(server, **fields)).id
+            self.judge_id = judges.add(session, judge).id
             texts = [(self.prompt_id, Completion(text=f"answer {n}")) for n in range(size)]
             self.completion_ids = completions.add_many(session, texts)
         self.rubric_id = self.add(criteria)

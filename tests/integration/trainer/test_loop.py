@@ -17,12 +17,11 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.stats.run_alarms import monitor_alarms
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
-from trainer.config import TrainConfig
 from trainer.data.tasks import Task, tasks_of_step
 from trainer.loop import TrainState, train, update
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
-from trainer.recording import History, Metrics
+from trainer.recording import Metrics
 from trainer.recording import read as read_metrics
 from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 
@@ -32,10 +31,6 @@ TIMES = {"step_time", "sample_time", "score_time", "train_time", "monitor_time"}
 
 def weights(policy: Policy) -> list[torch.Tensor]:
     return [param.detach().clone() for param in policy.model.parameters()]
-
-
-def column(name: str, history: History) -> list[Any]:
-    return [step.get(name) for step in history.steps]
 
 
 def timeless(steps: Sequence[Metrics]) -> list[Metrics]:
@@ -111,7 +106,7 @@ def test_train_stops_at_a_non_finite_gradient(tmp_path: Path) -> None:
 
 def gradient_norms(**optim: object) -> list[float]:
     config = tiny_config(steps=2, optim={"lr": 1e-2, **optim})
-    return column("grad_norm", loop.train(tiny_policy(), TASKS, REWARDS, config))
+    return [step["grad_norm"] for step in loop.train(tiny_policy(), TASKS, REWARDS, config).steps]
 
 
 @pytest.mark.parametrize("micro_batch", [1, 3])
@@ -220,13 +215,10 @@ def test_train_with_top_p_starts_at_ratio_one_and_stays_finite(top_p: float) -> 
     assert (first["clip_ratio"], first["loss"]) == (0, pytest.approx(0.0, abs=1e-6))
 
 
-def long_config() -> TrainConfig:
-    return tiny_config(steps=30, sampling={"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 16})
-
-
 def test_train_warns_of_a_collapse_in_the_step_that_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    config = tiny_config(steps=30, sampling={"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 16})
     with caplog.at_level(logging.WARNING):
-        history = train(tiny_policy(), TASKS, CallableRewards(share_of_a), long_config())
+        history = train(tiny_policy(), TASKS, CallableRewards(share_of_a), config)
     raised = monitor_alarms(history.steps)
     assert {"self-BLEU" in one.text for one in raised} == {True, False}, "and others: the policy writes one letter"
     assert all(f"step {one.step}: {one.text}" in caplog.text for one in raised)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,15 +48,12 @@ def judged(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return cli
 
 
-def suites_of(ran: Ran) -> dict[str, Any]:
-    return {suite["name"]: suite for suite in ran.json["suites"]}
-
-
 def test_audit_stores_a_pass(judged: Cli) -> None:
     ran = judged("judges", "audit", "wise", "--json")
     assert ran.code == 0, ran.err
     assert (ran.json["passed"], ran.json["judge"]) == (True, "wise")
-    assert suites_of(ran).keys() >= {"injection", "master_keys", "rationale", "criteria_order"}
+    suites = {suite["name"] for suite in ran.json["suites"]}
+    assert suites >= {"injection", "master_keys", "rationale", "criteria_order"}
     listed = {row["name"]: row["audit"] for row in judged("judges", "list", "--json").lines}
     assert listed["wise"].startswith("passed 20") and listed["gullible"] is None
     newest = judged("judges", "show", "wise", "--json").json["newest_audit"]

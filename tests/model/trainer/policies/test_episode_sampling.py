@@ -154,12 +154,6 @@ def test_episode_with_a_slow_tool_sits_out_and_is_sampled_as_if_alone(monkeypatc
 NOTED = call_text("note", text="evil")
 
 
-def noting(*turns: Sequence[str], max_tokens: int = 220) -> tuple[Policy, Rollouts]:
-    policy = scripted(*turns)
-    policy.acting = Acting(Reversing(), EpisodeLimits(max_turns=6, notes=True), max_tokens)
-    return policy, policy.sample(PROMPTS[:2], 1, SAMPLING.model_copy(update={"max_new_tokens": 3}), seed=3)
-
-
 def alone(policy: Policy, rollouts: Rollouts, row: int, context: int) -> torch.Tensor:
     """Log-probabilities of the tokens of one context after the prompt, without what the other contexts read."""
     assert rollouts.context_BT is not None
@@ -170,7 +164,9 @@ def alone(policy: Policy, rollouts: Rollouts, row: int, context: int) -> torch.T
 
 @pytest.mark.usefixtures("ending")
 def test_a_note_begins_a_context_without_what_was_read() -> None:
-    policy, rollouts = noting([CALL, CALL], [NOTED, CALL], [NOTED, "a report"], ["from notes"])
+    policy = scripted([CALL, CALL], [NOTED, CALL], [NOTED, "a report"], ["from notes"])
+    policy.acting = Acting(Reversing(), EpisodeLimits(max_turns=6, notes=True), max_tokens=220)
+    rollouts = policy.sample(PROMPTS[:2], 1, SAMPLING.model_copy(update={"max_new_tokens": 3}), seed=3)
     assert rollouts.texts == ("from notes", "a report")
     contexts, mask = rollouts.context_BT, rollouts.mask_BT
     assert contexts is not None

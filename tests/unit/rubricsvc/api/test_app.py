@@ -88,16 +88,13 @@ def test_openapi_describes_parameters_and_fields(openapi: dict[str, Any]) -> Non
     schemas = openapi["components"]["schemas"]
     named = [name for name in schemas if name.startswith(("New", "Stored", "Grader", "Item", "Imported", "Page"))]
     reached = {name for name in named if name not in ("GraderErrors", "GraderMetadata", "GraderRun")}
-    while more := {name for one in reached for name in _references(schemas[one])} - reached:
+    refers = re.compile(r"#/components/schemas/(\w+)")
+    while more := {name for one in reached for name in refers.findall(str(schemas[one]))} - reached:
         reached |= more
     assert {"Judge", "Criterion", "Verdict", "Endpoint", "Item", "Curve", "JobSummary"} <= reached
     fields = {f"{name}.{key}": field for name in reached for key, field in schemas[name].get("properties", {}).items()}
     fields |= {f"{name} {one['name']}": one for name, op in operations(openapi) for one in op.get("parameters", ())}
     assert sorted(name for name, field in fields.items() if not field.get("description")) == []
-
-
-def _references(schema: Any) -> set[str]:
-    return set(re.findall(r"#/components/schemas/(\w+)", str(schema)))
 
 
 def test_docs_page_loads_no_external_resources(http: TestClient) -> None:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -29,10 +28,6 @@ def kept() -> Iterator[EnginePool]:
     made = EnginePool()
     yield made
     made.close()
-
-
-def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
-    return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **endpoint))
 
 
 def drain(db: Database, kept: EnginePool | None, stopping: threading.Event | None = None) -> None:
@@ -66,7 +61,8 @@ def waits_in_another_drain(db: Database, kept: EnginePool, judge: Judge, server:
 
 def test_pool_keeps_minute_counts_between_drains(db: Database, kept: EnginePool) -> None:
     with scripted_server(YES) as server:
-        judge = judge_at(server, requests_per_minute=4)
+        endpoint = Endpoint(base_url=server.url, requests_per_minute=4)
+        judge = Judge(name="http", model="scripted", endpoint=endpoint)
         submit_job(db, 4, judge=judge, rubric=ONE, key="first")
         drain(db, kept)
         assert waits_in_another_drain(db, kept, judge, server)

@@ -41,10 +41,6 @@ def answers(engine: TransformersEngine, request: EngineRequest) -> list[Reply]:
     return [answer for answer in found if isinstance(answer, Reply)]
 
 
-def failures(engine: TransformersEngine, request: EngineRequest) -> list[Failure]:
-    return [answer for answer in asyncio.run(engine.ask(request)) if isinstance(answer, Failure)]
-
-
 def apart(engine: TransformersEngine, request: EngineRequest) -> list[Reply]:
     one_by_one = [
         EngineRequest(request.system, request.shared, (question,), request.sampling) for question in request.questions
@@ -76,11 +72,6 @@ def label_mass(reference: Any, request: EngineRequest, question: Question) -> di
     }
 
 
-def likeliest_token(reference: Any, request: EngineRequest, question: Question) -> str:
-    """The token that the model would write, spelt out."""
-    return str(reference[1].decode([int(next_token_logits(reference, request, question).argmax())]))
-
-
 tails = st.lists(st.text("abc Yesno?\n", max_size=30), min_size=1, max_size=6)
 
 
@@ -93,7 +84,8 @@ def test_readouts_equal_single_requests_and_transformers(
     for question, one, alone in zip(request.questions, answers(engine, request), apart(engine, request), strict=True):
         assert one.label_mass == pytest.approx(alone.label_mass, abs=1e-4)
         assert one.label_mass == pytest.approx(label_mass(reference, request, question), abs=1e-4)
-        assert one.text == likeliest_token(reference, request, question)
+        likeliest = int(next_token_logits(reference, request, question).argmax())
+        assert one.text == reference[1].decode([likeliest])
 
 
 @settings(max_examples=settings.default.max_examples // 10)
@@ -153,7 +145,7 @@ def test_control_tokens_in_data_are_text(engine: TransformersEngine) -> None:
 
 def test_prompt_over_the_context_is_too_long(engine: TransformersEngine) -> None:
     request = EngineRequest("s", "word " * 400, (Question("a", YES_NO), Question("b")))
-    found = failures(engine, request)
+    found = [answer for answer in asyncio.run(engine.ask(request)) if isinstance(answer, Failure)]
     assert [failure.reason for failure in found] == [Reason.TOO_LONG] * 2
 
 

@@ -112,7 +112,8 @@ def test_question_that_is_invalid_fails_alone(engine: VllmEngine) -> None:
 def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
     async def stop() -> int:
         long = asyncio.create_task(engine.ask(ask(Question("\n\nCount."), sampling=Sampling(max_tokens=7000))))
-        core = served().engine.output_processor
+        (served,) = vllm_engine._runtimes[0].models.values()
+        core = served.engine.output_processor
         while not core.get_num_unfinished_requests():
             await asyncio.sleep(0.05)
         long.cancel()
@@ -124,11 +125,6 @@ def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
 
     replies(engine, ask(*readouts(1)))
     assert asyncio.run(stop()) == 0
-
-
-def served() -> Any:
-    (only,) = vllm_engine._runtimes[0].models.values()
-    return only
 
 
 def test_job_is_scored(db: Database, embedded: Path) -> None:
