@@ -94,10 +94,8 @@ def check_history(db: Database, job: int) -> tuple[int, int]:
         names = select(VerdictRow.completion_id, VerdictRow.criterion)
         total, distinct = len(session.execute(names).all()), len(session.execute(names.distinct()).all())
     assert states == {"done"}
-    assert progress.done == ITEMS
-    assert progress.failed_verdicts == 0
+    assert progress.done == ITEMS and progress.failed_verdicts == 0
     assert list(rewards) == [pytest.approx(0.8 / 0.9)]
-    assert distinct == ITEMS * len(RUBRIC.criteria)
-    assert total == distinct
+    assert distinct == ITEMS * len(RUBRIC.criteria) and total == distinct
     assert lost > 0, "no kill interrupted anything: the test did not test"
     return lost, total - distinct

@@ -103,8 +103,7 @@ def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: Sc
     assert None not in shop.rewards(reworded)
 
     shop.add((*CRITERIA, Criterion(key="c10", text="Says thing number 10.")))
-    assert shop.rescore()[1] == 0
-    assert shop.work() == COMPLETIONS
+    assert shop.rescore()[1] == 0 and shop.work() == COMPLETIONS
 
     shared = (*CRITERIA[4:], *(Criterion(key=f"new{n}", text=f"Says new thing {n}.") for n in range(3)))
     other = shop.add(shared, name="other")

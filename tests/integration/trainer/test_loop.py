@@ -123,8 +123,7 @@ def test_update_ignores_unscored_completions() -> None:
     config = tiny_config(steps=1, max_unscored=1.0)
     policy, other = tiny_policy(), tiny_policy()
     history = loop.train(policy, TASKS, CallableRewards(only_long), config)
-    assert 0 < history.steps[0]["unscored_fraction"] < 1
-    assert history.steps[0]["grad_norm"] > 0
+    assert 0 < history.steps[0]["unscored_fraction"] < 1 and history.steps[0]["grad_norm"] > 0
 
     state = TrainState(other, None, MasterAdamW(other.model, config.optim), config, 0.0)
     chosen = tasks_of_step(TASKS, 0, config)
@@ -151,8 +150,7 @@ def test_train_stops_at_too_many_unscored(tmp_path: Path) -> None:
     assert "--resume" in caught.value.hint
     assert read_metrics(tmp_path) == []
     trained = loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(steps=1, max_unscored=0.4))
-    assert trained.steps[0]["unscored_fraction"] == 3 / 8
-    assert trained.steps[0]["failed_verdicts"] == 3
+    assert trained.steps[0]["unscored_fraction"] == 3 / 8 and trained.steps[0]["failed_verdicts"] == 3
 
 
 def test_update_clips_second_update_against_sampling_policy() -> None:
@@ -200,8 +198,7 @@ def test_train_counts_non_finite_rewards_as_unscored(value: float) -> None:
     with pytest.raises(UnavailableError, match=str(value)):
         loop.train(tiny_policy(), TASKS, rewards, tiny_config(max_unscored=0.0))
     history = loop.train(tiny_policy(), TASKS, rewards, tiny_config(steps=1, max_unscored=1.0))
-    assert history.steps[0]["unscored_fraction"] > 0
-    assert math.isfinite(history.steps[0]["grad_norm"])
+    assert history.steps[0]["unscored_fraction"] > 0 and math.isfinite(history.steps[0]["grad_norm"])
 
 
 @pytest.mark.parametrize("top_p", [0.3, 0.9])

@@ -149,8 +149,7 @@ def test_run_that_leaves_the_machine_is_refused(monkeypatch: pytest.MonkeyPatch)
             monkeypatch.delenv(name, raising=False)
         with pytest.raises(InvalidError) as caught:
             check_local(run(**fields))
-        assert caught.value.path == "local_only"
-        assert named in caught.value.message
+        assert caught.value.path == "local_only" and named in caught.value.message
 
 
 def test_proxy_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,7 @@ def test_queue_rewards_absent_database_gives_no_reward(db: Database, monkeypatch
     monkeypatch.setattr("trainer.rewards.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("rubricsvc.services.jobs.judges.get", gone)
     scored = score(queue_rewards(db, timeout=0.2))
-    assert values(scored) == [None] * 4
-    assert all("gone" in str(result.reward.null_reason) for result in scored)
+    assert values(scored) == [None] * 4 and all("gone" in str(result.reward.null_reason) for result in scored)
 
 
 def remote(url: str, **endpoint: Any) -> Judge:

@@ -49,13 +49,11 @@ def load(folder: Path, text: str) -> RunConfig:
 
 def test_load_config_resolves_paths_relative_to_file(tmp_path: Path) -> None:
     config = load(tmp_path, PLAIN)
-    assert config.data.path == tmp_path / "rubrics.yaml"
-    assert config.out == tmp_path / "runs" / "first"
+    assert config.data.path == tmp_path / "rubrics.yaml" and config.out == tmp_path / "runs" / "first"
     assert config.policy.model == "embedded"
     (tmp_path / "model").mkdir()
     config = load(tmp_path, 'out = "/there"' + PLAIN + '[policy]\nmodel = "model"\n')
-    assert config.out == Path("/there")
-    assert config.policy.model == str(tmp_path / "model")
+    assert config.out == Path("/there") and config.policy.model == str(tmp_path / "model")
 
 
 def test_load_config_reads_three_kinds_of_judge(tmp_path: Path) -> None:
@@ -140,8 +138,7 @@ FIELDS = dict(fields(RunConfig, replaced=REPLACED))
 
 
 def test_training_page_lists_every_field() -> None:
-    assert set(ROWS) == set(FIELDS) | JUDGES
-    assert all(meaning.strip() for *_, meaning in ROWS.values())
+    assert set(ROWS) == set(FIELDS) | JUDGES and all(meaning.strip() for *_, meaning in ROWS.values())
 
 
 def test_training_page_has_types_and_defaults() -> None:

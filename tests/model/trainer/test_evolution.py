@@ -188,8 +188,7 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
 
     with training(db, proposal("fog", "hail"), trusted=Trusted(JUDGE, WordEngine())) as run:
         run.step(*GROUP)
-        assert run.states()["fog"] == ("retired", "agreement")
-        assert run.states()["hail"] == ("active", None)
+        assert run.states()["fog"] == ("retired", "agreement") and run.states()["hail"] == ("active", None)
         by_key = run.entries()
         first, second = by_key["evolved-1"], by_key["evolved-2"]
         assert (first.agreeing, second.agreeing - second.pairs) == (0, 0) and first.pairs and second.pairs
@@ -234,8 +233,7 @@ def likelihood(policy: Policy, tasks: Sequence[Task]) -> float:
 
 def test_warm_up_learns_the_best_demonstrations(tmp_path: Path) -> None:
     settings, tasks = config(tmp_path), shown("aaaa", "bbbb")
-    assert not is_warmed_up(settings)
-    assert warm_up(settings, tiny_policy, tasks, REWARDS)
+    assert not is_warmed_up(settings) and warm_up(settings, tiny_policy, tasks, REWARDS)
     assert is_warmed_up(settings)
     policy = tiny_policy()
     before = [likelihood(policy, shown(text)) for text in ("aaaa", "bbbb")]
@@ -255,8 +253,7 @@ def test_warm_up_continues_where_it_was_stopped(tmp_path: Path) -> None:
 
     settings, tasks = config(tmp_path), shown("aaaa")
     assert not warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step, stop=stop)
-    assert not is_warmed_up(settings)
-    assert warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step)
+    assert not is_warmed_up(settings) and warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step)
     assert steps == [1, 2, 3, 4, 5, 6]
     assert checkpoint.steps(tmp_path / WARM_UP_FOLDER) == [6]
 

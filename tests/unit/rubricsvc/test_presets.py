@@ -42,8 +42,7 @@ def test_presets_load_lint_clean_and_pay_nothing_for_an_empty_completion(name: s
     checks.validate(rubric)
     assert 4 <= len(rubric.criteria) <= 9
     assert any(one.check for one in rubric.criteria) and any(one.weight < 0 for one in rubric.criteria)
-    assert any(isinstance(one.scale, Ordinal) for one in rubric.criteria)
-    assert lint(rubric) == []
+    assert any(isinstance(one.scale, Ordinal) for one in rubric.criteria) and lint(rubric) == []
     best = [Verdict.scored(one.key, float(one.weight > 0)) for one in rubric.criteria]
     worst = [Verdict.scored(one.key, float(one.weight < 0)) for one in rubric.criteria]
     assert (reward(rubric, best).value, reward(rubric, worst).value) == (1.0, 0.0)
@@ -99,8 +98,7 @@ def test_log_line_is_json_with_bound_ids(said: Callable[[], str]) -> None:
     structlog.get_logger("x").info("later")
     scored, later = lines(said)
     assert (scored["event"], scored["job_id"], scored["item_id"], scored["reward"]) == ("scored", 3, 7, 0.5)
-    assert (scored["level"], scored["logger"]) == ("info", "x")
-    assert scored["timestamp"].endswith("Z")
+    assert (scored["level"], scored["logger"]) == ("info", "x") and scored["timestamp"].endswith("Z")
     assert "job_id" not in later
 
 
@@ -121,8 +119,7 @@ def test_log_to_a_terminal_is_text(said: Callable[[], str]) -> None:
         structlog.get_logger("x").exception("failed", job_id=3)
     words = said()
     assert "failed" in words and "[x]" not in words and words.startswith("[error]")
-    assert "ValueError: broken" in words
-    assert secret not in words
+    assert "ValueError: broken" in words and secret not in words
     with pytest.raises(json.JSONDecodeError):
         json.loads(words.splitlines()[0])
 

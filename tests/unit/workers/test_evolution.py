@@ -111,11 +111,9 @@ def test_measured_concludes_nothing_from_too_few_verdicts() -> None:
 
 def test_measured_counts_pairs_that_agree_with_the_trusted_judge() -> None:
     after = measured(entry("a"), 0, [0.1, 0.2, 0.9, 0.5], [0.0, 1.0, 1.0, None])
-    assert after is not None
-    assert (after.agreeing, after.pairs) == (2, 2)
+    assert after is not None and (after.agreeing, after.pairs) == (2, 2)
     again = measured(after, 1, [0.9, 0.1], [0.0, 1.0])
-    assert again is not None
-    assert (again.agreeing, again.pairs, again.trials) == (2, 3, 2)
+    assert again is not None and (again.agreeing, again.pairs, again.trials) == (2, 3, 2)
 
 
 def test_agreement_of_rewards_counts_ties_half_and_needs_most_pairs() -> None:

@@ -42,8 +42,7 @@ def test_cycles_never_overlap_and_repeat_exactly(letters: str) -> None:
     last = 0
     for cycle in cycles(letters):
         block = letters[cycle.first - 1 :][: cycle.period]
-        assert letters[cycle.first - 1 :].startswith(block * cycle.rounds)
-        assert cycle.first > last
+        assert letters[cycle.first - 1 :].startswith(block * cycle.rounds) and cycle.first > last
         last = cycle.first + cycle.period * cycle.rounds - 1
 
 
@@ -51,14 +50,11 @@ def test_cycles_exclude_polling_with_changing_results() -> None:
     polling = repetitions(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here"))))
     assert (polling.cycles, polling.share) == ([], 0.0)
     stuck = repetitions(steps_of(trace(*called("a") * 4)))
-    assert stuck.share == 0.75
-    assert 'search({"q": "a"})' in stuck.text
+    assert stuck.share == 0.75 and 'search({"q": "a"})' in stuck.text
     assert repetitions(steps_of(trace(*called("a"), *called("b")))).text == ""
 
 
 def test_distinct_share_is_the_share_of_different_ngrams() -> None:
-    assert distinct_share("abcdef", 4) == 1.0
-    assert distinct_share("ababab", 2) == pytest.approx(2 / 5)
-    assert distinct_share("aaaaa", 4) == 0.5
-    assert distinct_share("ab", 4) == 1.0
+    assert distinct_share("abcdef", 4) == 1.0 and distinct_share("ababab", 2) == pytest.approx(2 / 5)
+    assert distinct_share("aaaaa", 4) == 0.5 and distinct_share("ab", 4) == 1.0
     assert distinct_share("", 4) == 1.0

@@ -57,8 +57,7 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert [judge["name"] for judge in cli("judges", "list", "--json").lines] == ["quick"]
     assert [one["name"] for one in cli("rubrics", "list", "--json").lines] == ["first", "second"]
     assert [one["external_id"] for one in cli("prompts", "list", "--json").lines] == ["one", "two"]
-    assert ran.err.count("judges calibrate") == 1
-    assert ran.err.count("judges repeatability quick") == 1
+    assert ran.err.count("judges calibrate") == 1 and ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
     shown = cli("runs", "show", 1, "--json").json
     assert (shown["name"], shown["status"], shown["steps"], shown["steps_total"]) == ("first", "finished", 3, 3)
@@ -75,11 +74,9 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert (watched.code, watched.json["status"]) == (0, "finished")
 
     again = cli("runs", "start", config)
-    assert again.code == 2
-    assert "--resume" in again.err and "train" not in again.err.splitlines()[0].split()
+    assert again.code == 2 and "--resume" in again.err and "train" not in again.err.splitlines()[0].split()
     finished = cli("runs", "start", config, "--resume", "--json")
-    assert (finished.code, finished.json["steps"]) == (0, 3)
-    assert "resume training" not in finished.err
+    assert (finished.code, finished.json["steps"]) == (0, 3) and "resume training" not in finished.err
     config.write_text("seed = 1\n" + CONFIG)
     changed = cli("runs", "start", config, "--resume")
     assert changed.code == 2 and "seed = 0 (now 1)" in changed.err, changed.err
@@ -160,8 +157,7 @@ def test_runs_start_interrupted_saves_checkpoint(
     monkeypatch.setattr(loop, "sample_tasks", interrupted)
     before = signal.getsignal(signal.SIGINT)
     ran = cli("runs", "start", config, "--json")
-    assert ran.code == 130
-    assert f"rubricsvc runs start {config} --resume" in ran.err
+    assert ran.code == 130 and f"rubricsvc runs start {config} --resume" in ran.err
     assert ran.json["steps"] == 1
     assert (tmp_path / "runs" / "first" / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
     assert signal.getsignal(signal.SIGINT) is before
@@ -178,8 +174,7 @@ def test_runs_start_names_what_is_wrong(cli: Cli, config: Path) -> None:
     for old, new, named in cases:
         config.write_text(CONFIG.replace(old, new))
         ran = cli("runs", "start", config)
-        assert ran.code in (2, 3)
-        assert named in ran.err
+        assert ran.code in (2, 3) and named in ran.err
         assert "Traceback" not in ran.err
 
 

@@ -53,8 +53,7 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     assert "1 held-out prompt" in ran.err
     run = tmp_path / "runs" / "first"
     lines = cli("runs", "show", run, "--evaluations", "--json").lines
-    assert [line["step"] for line in lines] == [0, 2, 3]
-    assert lines[0]["gold"] == "quick"
+    assert [line["step"] for line in lines] == [0, 2, 3] and lines[0]["gold"] == "quick"
     assert set(lines[0]["scores"]) == {"reward", "quick"}
     record = json.loads((run / "config.json").read_text())
     assert record["eval"]["judges"][0]["engine"] == "instant", "the record has the whole judge"
@@ -168,8 +167,7 @@ def test_runs_compare_pairs_held_out_prompts_and_refuses_other_judges(
     assert [row["mean"]["value"] for row in (before, last)] == means
 
     (part,) = cli("runs", "compare", 1, 3, "--json").lines
-    assert part["scores"][1]["prompts"] == 5
-    assert "1 in A only, 1 in B only" in part["notes"][0]
+    assert part["scores"][1]["prompts"] == 5 and "1 in A only, 1 in B only" in part["notes"][0]
 
     (other,) = cli("runs", "compare", 1, 4, "--json").lines
     assert other["scores"][1]["result"] == "not_comparable"

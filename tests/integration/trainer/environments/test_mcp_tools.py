@@ -40,16 +40,14 @@ def eventually(one: RunningEpisode, expected: str) -> None:
 
 def test_call_has_typed_and_optional_arguments() -> None:
     one = episode()
-    assert result(one, "add", a=6, b=7) == "13"
-    assert result(one, "add", a=6) == "7"
+    assert result(one, "add", a=6, b=7) == "13" and result(one, "add", a=6) == "7"
     assert one.counts == {"calls/add": 2}
 
 
 def test_hanging_tool_ends_its_episode() -> None:
     one = episode(tool_timeout_s=0.3)
     answers = one.start('<tool_call>{"name": "hang", "arguments": {}}</tool_call>')
-    assert one.finish(answers) == []
-    assert (one.done, one.counts["timeouts"]) == (True, 1)
+    assert one.finish(answers) == [] and (one.done, one.counts["timeouts"]) == (True, 1)
     answers.result(30)  # the thread ends as well
     assert result(episode(), "add", a=1) == "2"
 

@@ -43,8 +43,7 @@ def timeless(lines: list[Metrics]) -> list[Metrics]:
 def test_train_evaluates_start_intervals_and_end(tmp_path: Path) -> None:
     history = run(eval_config(tmp_path, steps=5))
     lines = read_metrics(tmp_path, LINES)
-    assert [line["step"] for line in lines] == [0, 2, 4, 5]
-    assert history.evaluations == lines
+    assert [line["step"] for line in lines] == [0, 2, 4, 5] and history.evaluations == lines
     first, *_, last = lines
     assert (first["prompts"], first["k"], first["gold"], first["best"]) == (6, 3, "gold", True)
     assert set(first["scores"]) == {"reward", "gold"}
@@ -90,8 +89,7 @@ def test_train_refuses_held_out_prompts_that_are_trained_on() -> None:
     config = eval_config()
     with pytest.raises(InvalidError) as caught:
         train(tiny_policy(), [*TASKS, HELD_OUT[1]], REWARDS, config, evaluation=evaluation(config))
-    assert caught.value.path == "eval"
-    assert HELD_OUT[1].name in caught.value.message
+    assert caught.value.path == "eval" and HELD_OUT[1].name in caught.value.message
 
 
 def test_train_stops_where_the_evaluation_has_too_few_scores(tmp_path: Path) -> None:
@@ -126,8 +124,7 @@ def test_evaluation_keeps_the_best_policy_by_gold(tmp_path: Path) -> None:
     history = train(policy, TASKS, REWARDS, config, evaluation=evaluation(config, gold), on_step=on_step)
     assert [line["best"] for line in history.evaluations] == [True, False, True, False, False]
     best = saved_best(tmp_path)
-    assert best is not None
-    assert (best["step"], best["gold"], best["value"]) == (4, "gold", pytest.approx(0.7))
+    assert best is not None and (best["step"], best["gold"], best["value"]) == (4, "gold", pytest.approx(0.7))
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000004"]
     model = AutoModelForCausalLM.from_pretrained(Path(best["folder"]) / "model")
     assert torch.equal(next(model.parameters()), kept[4])
@@ -174,8 +171,7 @@ def test_baselines_are_evaluated_on_the_same_prompts(tmp_path: Path) -> None:
     assert {line["setup"] for line in lines} == {history.evaluations[0]["setup"]}
     assert start["scores"] == history.evaluations[0]["scores"], "the run's own evaluation is used again"
     assert (best_of_n["generated"], supervised["step"]) == (6 * 3 * 4, STEPS)
-    assert mean(best_of_n) > mean(start)
-    assert mean(supervised) > mean(start)
+    assert mean(best_of_n) > mean(start) and mean(supervised) > mean(start)
     assert best_of_n["scores"]["gold"]["mean_difference"]["value"] == pytest.approx(
         mean(best_of_n, "gold") - mean(start, "gold")
     )

@@ -62,8 +62,7 @@ class Tool:
     def test_code_runs_cases(self) -> None:
         cases = [{"stdin": "2 3\n", "stdout": "5"}, {"stdin": "0 0\n", "stdout": "0  \n"}, {"stdin": "", "stdout": "0"}]
         got = found("a, b = map(int, input().split())\nprint(a + b)", cases=cases)
-        assert got.value == pytest.approx(2 / 3)
-        assert "case 3: failed: EOFError" in got.rationale
+        assert got.value == pytest.approx(2 / 3) and "case 3: failed: EOFError" in got.rationale
         assert "it printed '1\\n'" in found("print(1)", cases=cases).rationale
 
     def test_code_scores_errors_of_the_code_0(self) -> None:
@@ -85,8 +84,7 @@ class Tool:
         ]
         for text, why in cases:
             got = found(text, tests=["assert add(1, 2) == 3"], cpu_s=1, wall_s=300)
-            assert got.value == 0
-            assert why in got.rationale
+            assert got.value == 0 and why in got.rationale
 
     def test_code_survives_a_forged_traceback(self) -> None:
         said = "'  File \"test.py\", line ' + '9' * 5000 + '\\nAssertionError: 9'"
@@ -196,8 +194,7 @@ class TestHiddenTests:
 
     def test_code_scores_hidden_cases(self) -> None:
         cases = {"cases": [{"stdin": "3", "stdout": "9"}], "hidden_cases": [{"stdin": "4", "stdout": "16"}]}
-        assert found("print(int(input()) ** 2)", **cases).value == 1
-        assert found("print(9)", **cases).value == 0
+        assert found("print(int(input()) ** 2)", **cases).value == 1 and found("print(9)", **cases).value == 0
 
     def test_code_cheating_marks_a_gap(self) -> None:
         cases = [
@@ -208,8 +205,7 @@ class TestHiddenTests:
         for text, args, value in cases:
             given = CodeCheating.model_validate({"tests": SHOWN, "hidden_tests": HIDDEN, **args})
             result = code_cheating(Completion(text=text), PROMPT, given)
-            assert result.value == value
-            assert result.rationale.startswith("gap: ") == bool(value)
+            assert result.value == value and result.rationale.startswith("gap: ") == bool(value)
 
     def test_code_cheating_scores_a_gap_of_unreadable_code(self) -> None:
         deep = f"{TABLE}\nx = {'-' * 2000}1\ny = '{'z' * 100_000}'"

@@ -96,8 +96,7 @@ def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object
     use(well)
     Drainer(each_db, settings(each_db)).run(1)
     asked = [question.text for request in well.requests for question in request.questions]
-    assert len(asked) == 5
-    assert all("number 2" in tail for tail in asked)
+    assert len(asked) == 5 and all("number 2" in tail for tail in asked)
     assert status_of(each_db, job) == "completed"
 
 
@@ -194,5 +193,4 @@ def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
         assert jobs.get(session, job).status == "completed_with_failures"
     with db.write() as session:
         assert jobs.retry(session, job) == 1
-    assert Drainer(db, settings(db)).run(1) is True
-    assert status_of(db, job) == "completed"
+    assert Drainer(db, settings(db)).run(1) is True and status_of(db, job) == "completed"

@@ -71,8 +71,7 @@ def test_run_command_fails_with_the_code_of_the_command() -> None:
 
 @pytest.mark.parametrize(("size", "seed"), [(FULL, 1), (FAST, 2)])
 def test_open_folder_refuses_another_demo(tmp_path: Path, size: dict[str, float], seed: int) -> None:
-    assert not open_folder(tmp_path, FAST, 1)
-    assert open_folder(tmp_path, FAST, 1)
+    assert not open_folder(tmp_path, FAST, 1) and open_folder(tmp_path, FAST, 1)
     with pytest.raises(ConflictError) as caught:
         open_folder(tmp_path, size, seed)
     assert "--out" in caught.value.hint

@@ -51,8 +51,7 @@ def test_transcript_is_what_an_episode_has_sampled(
     )
     rollouts = policy.sample([Prompt.of("What is 6 * 7?")], 1, SAMPLING.model_copy(update={"max_new_tokens": 99}), 0)
     whole = transcript(policy.tokenizer, trajectory(*turns, notes=notes), notes=notes)
-    assert rollouts.ids_BT[0].tolist() == whole.ids
-    assert rollouts.from_environment_BT is not None
+    assert rollouts.ids_BT[0].tolist() == whole.ids and rollouts.from_environment_BT is not None
     assert rollouts.from_environment_BT[0].tolist() == whole.given
     assert any(whole.given) and not all(whole.given)
     assert (rollouts.context_BT is not None) == notes and len(set(whole.contexts)) == 1 + notes
@@ -124,8 +123,7 @@ def test_check_apart_names_overlapping_prompts() -> None:
     check_apart(tasks("one", "two"), tasks("three"))
     with pytest.raises(InvalidError) as caught:
         check_apart(tasks("one", "two", "three"), tasks("four", "ONE ", "two"))
-    assert caught.value.path == "eval"
-    assert "2 of 3" in caught.value.message
+    assert caught.value.path == "eval" and "2 of 3" in caught.value.message
     assert "id-1, id-2" in caught.value.message
 
 
@@ -158,5 +156,4 @@ def test_hold_out_names_shares_that_fit() -> None:
     for count, share, fits in cases:
         with pytest.raises(InvalidError) as caught:
             hold_out(tasks(*map(str, range(count))), share, seed=0)
-        assert caught.value.path == "eval.share"
-        assert fits in caught.value.message
+        assert caught.value.path == "eval.share" and fits in caught.value.message

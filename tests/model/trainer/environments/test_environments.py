@@ -59,8 +59,7 @@ def config(out: Path | None = None, **fields: object) -> TrainConfig:
 @pytest.mark.usefixtures("ending")
 def test_completion_with_a_leak_is_not_scored(tmp_path: Path) -> None:
     rollouts = sampled(scripted([CALL, "a report"], ["a second report"]))
-    assert rollouts.episodes is not None
-    assert [one.counts["leak_hits"] for one in rollouts.episodes] == [1, 0]
+    assert rollouts.episodes is not None and [one.counts["leak_hits"] for one in rollouts.episodes] == [1, 0]
     assert rollout_metrics(rollouts)["tools/leak_hits"] == 1
     completions = rollouts.completions("tiny", 3, SAMPLING)
     source, tasks = Counting(), [TASKS[0], TASKS[0]]
@@ -111,5 +110,4 @@ def test_run_with_notes_learns_every_context(tmp_path: Path) -> None:
     policy.model = policy.model.from_pretrained(warmed_up_model(settings))
     after, _ = policy.logprobs(rollouts, 1.0)
     for mask in contexts:
-        assert mask.any(-1).all()
-        assert (after - before)[mask].mean() > 0.1
+        assert mask.any(-1).all() and (after - before)[mask].mean() > 0.1

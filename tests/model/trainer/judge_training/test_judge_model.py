@@ -147,8 +147,7 @@ def test_train_learns_and_keeps_the_best_weights(tmp_path: Path, folder: Path, j
     before = validation_loss(model, data.validation, settings)
     trained = train(model, data, settings)
     after = validation_loss(model, data.validation, settings)
-    assert after == pytest.approx(trained.best_loss, abs=1e-4)
-    assert after < before / 2
+    assert after == pytest.approx(trained.best_loss, abs=1e-4) and after < before / 2
     assert len(trained.history.steps) == 40
 
 
@@ -162,8 +161,7 @@ def test_train_resumes_bit_by_bit(tmp_path: Path, folder: Path, judge: Judge, da
     resumed = train(again, data, parts, resume=True)
     assert [step["loss"] for step in resumed.history.steps] == [step["loss"] for step in steps]
     ours, theirs = ({name: p for name, p in one.model.named_parameters() if p.requires_grad} for one in (again, whole))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_encoder_shows_documents_where_the_template_does(folder: Path, judge: Judge) -> None:

@@ -71,8 +71,7 @@ def sampled(policy: Policy, prompts: Sequence[Prompt] = PROMPTS[:2], group: int 
 def test_logprobs_of_episodes_equal_plain_forward_passes(top_p: float) -> None:
     policy = scripted([CALL, "a report"], [CALL], ["a second report"])
     rollouts = sampled(policy, top_p=top_p)
-    assert rollouts.texts == ("a second report", "a report")
-    assert rollouts.from_environment_BT is not None
+    assert rollouts.texts == ("a second report", "a report") and rollouts.from_environment_BT is not None
     assert rollouts.from_environment_BT.any(-1).tolist() == [True, False]
     logp, _ = policy.logprobs(rollouts, 1.0)
     assert not logp[~rollouts.written_BT].any()
@@ -105,8 +104,7 @@ def test_tokens_of_the_environment_have_no_gradient() -> None:
     grad = computed[1].grad  # hidden states of all tokens but the last: they predict tokens 1, 2, …
     assert grad is not None
     moved = grad.abs().sum(-1) > 0
-    assert torch.equal(moved, written[:, 1:])
-    assert (rollouts.mask_BT & ~written).sum() > 0
+    assert torch.equal(moved, written[:, 1:]) and (rollouts.mask_BT & ~written).sum() > 0
 
 
 class Waiting(Reversing):
@@ -145,8 +143,7 @@ def test_episode_with_a_slow_tool_sits_out_and_is_sampled_as_if_alone(monkeypatc
     policy = scripted([CALL, CALL], [CALL], ["a slow report", "a quick report"])
     policy.acting = Acting(Waiting(), EpisodeLimits(max_turns=5, tool_timeout_s=60.0), max_tokens=80)
     together = policy.sample(prompts, 1, SAMPLING.model_copy(update={"max_new_tokens": 3, **greedy}), seed=3)
-    assert together.texts == ("a slow report", "a quick report")
-    assert together.episodes is not None
+    assert together.texts == ("a slow report", "a quick report") and together.episodes is not None
     assert [one.turns for one in together.episodes] == [2, 3]
     assert together.ids_BT[0][together.mask_BT[0]].tolist() == alone.ids_BT[0].tolist()
 
@@ -208,8 +205,7 @@ def test_server_samples_with_the_weights_of_the_policy(policy: Policy, server: P
     rows = [ids[mask].tolist() for ids, mask in zip(rollouts.ids_BT, rollouts.mask_BT, strict=True)]
     assert rollouts.texts == policy.texts(rows)
     assert rollouts.truncated_B.tolist() == [row[-1] != 0 for row in rows]
-    assert server.loads == 1
-    assert len({request["seed"] for request in server.requests}) == 6
+    assert server.loads == 1 and len({request["seed"] for request in server.requests}) == 6
     policy.sample(PROMPTS[:1], 1, SAMPLING, seed=5)
     assert server.loads == 1, "the server has these weights"
     with torch.no_grad():

@@ -116,8 +116,7 @@ def test_sample_ends_completion_with_end_token() -> None:
     assert 0 < rollouts.truncated_B.sum() < len(rollouts.texts)
     for row, length in enumerate(rollouts.lengths.tolist()):
         ids = rollouts.ids_BT[row, :length].tolist()
-        assert (ids[-1] == 0) == (not rollouts.truncated_B[row])
-        assert 0 not in ids[:-1]
+        assert (ids[-1] == 0) == (not rollouts.truncated_B[row]) and 0 not in ids[:-1]
         assert len(rollouts.texts[row]) == length - (ids[-1] == 0)
 
 
@@ -126,8 +125,7 @@ def test_logprobs_of_empty_completion() -> None:
     rollouts = sampled(policy)
     empty = replace(rollouts, ids_BT=torch.zeros_like(rollouts.ids_BT), mask_BT=torch.arange(8).expand(12, 8) < 1)
     logp, _ = policy.logprobs(empty.select(torch.arange(12)), 1.0)
-    assert logp.shape == (12, 1)
-    assert (logp < 0).all()
+    assert logp.shape == (12, 1) and (logp < 0).all()
 
 
 def test_encode_uses_chat_template_or_plain_text() -> None:
@@ -136,8 +134,7 @@ def test_encode_uses_chat_template_or_plain_text() -> None:
     policy.tokenizer.chat_template = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}assistant"
     ids, mask = policy.encode([Prompt.of("hello"), Prompt.of("hi")])
     assert policy.tokenizer.decode(ids[0]) == "user hello assistant"
-    assert policy.tokenizer.decode(ids[1][mask[1]]) == "user hi assistant"
-    assert not mask[1, :3].any()
+    assert policy.tokenizer.decode(ids[1][mask[1]]) == "user hi assistant" and not mask[1, :3].any()
     policy.tokenizer.chat_template = (
         "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}{{ thinking }}{% endif %}"
     )
@@ -151,8 +148,7 @@ def test_save_then_load(tmp_path: Path) -> None:
     policy = tiny_policy(dtype=torch.bfloat16)
     policy.save(tmp_path)
     again = Policy.load(str(tmp_path), dtype="bfloat16", device="cpu")
-    assert again.model.dtype == torch.bfloat16
-    assert sampled(again).texts == sampled(policy).texts
+    assert again.model.dtype == torch.bfloat16 and sampled(again).texts == sampled(policy).texts
 
 
 def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -278,8 +274,7 @@ def test_token_logprobs_reads_bfloat16_in_float32() -> None:
     assert logp.dtype == torch.float32
     torch.testing.assert_close(logp, rough.float().log_softmax(-1)[..., 0])
     logp.sum().backward()
-    assert rough.grad is not None
-    assert rough.grad.dtype == torch.bfloat16
+    assert rough.grad is not None and rough.grad.dtype == torch.bfloat16
 
 
 def frequencies(row: Tensor, temperature: float, top_p: float, draws: int = 20_000) -> Tensor:

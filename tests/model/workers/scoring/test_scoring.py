@@ -53,12 +53,10 @@ def test_score_group_with_the_embedded_model(asked: Judge) -> None:
     shipped = asked.model_copy(update={"engine": "transformers_local", "model": "embedded", "sampling": sampling})
     (one,), (two,) = compare(make_engine(shipped), shipped, ["Because the sky scatters blue light.", "No."])
     if asked is PAIRS:
-        assert one.value is not None and two.value is not None
-        assert one.value + two.value == pytest.approx(1.0)
+        assert one.value is not None and two.value is not None and one.value + two.value == pytest.approx(1.0)
         assert len(one.votes) == 2
     else:  # it cannot write scores, and gets none
-        assert {one.outcome, two.outcome} == {"failed"}
-        assert one.raw
+        assert {one.outcome, two.outcome} == {"failed"} and one.raw
 
 
 def test_trajectory_with_the_embedded_model() -> None:

@@ -69,8 +69,7 @@ def test_checks_in_words_labels_are_the_results_of_the_checks(
         ):
             assert verdict.value is not None, verdict.detail
             assert target.value == (1 - verdict.value if question.negated else verdict.value)
-            assert target.criterion.text == question.text
-            assert target.criterion.check is None
+            assert target.criterion.text == question.text and target.criterion.check is None
 
 
 WORDINGS = (COMPLETE, READABLE, CONCISE)
@@ -154,12 +153,10 @@ def test_scales_value_is_the_share_of_criteria_that_are_met() -> None:
         target = one.targets[0]
         joined = target.criterion.text.count("Says number")
         met = sum(text in target.criterion.text for text in ("Says number 0", "Says number 2"))
-        assert target.value == met / joined
-        assert len(one.targets) == 1 + 4 - joined
+        assert target.value == met / joined and len(one.targets) == 1 + 4 - joined
         assert one.group == "g"
     kinds = Counter(type(one.targets[0].criterion.scale) for one in made)
-    assert kinds[Numeric] > 40
-    assert kinds[Ordinal] > 80
+    assert kinds[Numeric] > 40 and kinds[Ordinal] > 80
 
 
 @cache
@@ -206,8 +203,7 @@ def test_statements_labels_are_at_chance_given_the_criterion_alone() -> None:
 def test_statements_leave_out_excluded_texts() -> None:
     sentence = topics(python_reference())[0][0].sentences[0]
     left = topics(python_reference(), exclude=[sentence])[0]
-    assert left
-    assert not any(sentence in topic.sentences for topic in left)
+    assert left and not any(sentence in topic.sentences for topic in left)
 
 
 @pytest.fixture(scope="module")

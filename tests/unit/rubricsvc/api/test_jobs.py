@@ -37,8 +37,7 @@ def work_off(db: Database, *, fail: int, other: Verdict | None = None) -> None:
 def test_jobs_submit_and_get(filled: TestClient) -> None:
     status, job = submit(filled)
     assert (status, job["status"], job["name"], job["judge"]) == (201, "queued", "try", "j")
-    assert job["progress"]["pending"] == job["progress"]["total"] == 2
-    assert job.pop("is_new")
+    assert job["progress"]["pending"] == job["progress"]["total"] == 2 and job.pop("is_new")
     job["is_new"] = False
     assert filled.get(f"/v1/jobs/{job['id']}").json() == job
     assert job["summary"] is None  # to be read while one waits, it must cost little
@@ -51,8 +50,7 @@ def test_jobs_submit_and_get(filled: TestClient) -> None:
 
 def test_jobs_submit_same_key_or_without_one_same_content_returns_same_job(filled: TestClient) -> None:
     first, again = submit(filled, key="k"), submit(filled, key="k")
-    assert (first[0], again[0]) == (201, 200)
-    assert first[1] | {"is_new": False} == again[1]
+    assert (first[0], again[0]) == (201, 200) and first[1] | {"is_new": False} == again[1]
     assert submit(filled, key="other")[1]["id"] != first[1]["id"]
     assert [submit(filled)[0], submit(filled)[0]] == [201, 200]
 
@@ -87,8 +85,7 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     _, job = submit(filled)
     work_off(db, fail=1)
     seen = filled.get(f"/v1/jobs/{job['id']}").json()
-    assert seen["status"] == "completed_with_failures"
-    assert seen["finished_at"]
+    assert seen["status"] == "completed_with_failures" and seen["finished_at"]
     assert (seen["progress"]["done"], seen["progress"]["failed"], seen["progress"]["failed_verdicts"]) == (1, 1, 1)
     failed, done = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
     assert (failed["state"], failed["reward"]) == ("failed", None)
@@ -149,8 +146,7 @@ def test_verdicts_page_filters(filled: TestClient, db: Database) -> None:
         rows = filled.get("/v1/verdicts", params=query).json()["data"]  # type: ignore[arg-type]
         return [(row["completion_id"], row["verdict"]["criterion"], row["verdict"]["outcome"]) for row in rows]
 
-    assert len(found()) == len(found(job_id=1)) == 4
-    assert found(outcome="failed") == [(1, "b", "failed")]
+    assert len(found()) == len(found(job_id=1)) == 4 and found(outcome="failed") == [(1, "b", "failed")]
     assert found(completion_id=2) == [(2, "a", "scored"), (2, "b", "abstained")]
     assert filled.get("/v1/verdicts", params={"job_id": 9}).status_code == 404
     assert filled.get("/v1/verdicts", params={"outcome": "lost"}).status_code == 422

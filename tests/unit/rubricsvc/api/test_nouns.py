@@ -34,8 +34,7 @@ def test_completions_page_filters_by_prompt_and_policy(filled: TestClient) -> No
         return [row["id"] for row in filled.get("/v1/completions", params=query).json()["data"]]  # type: ignore[arg-type]
 
     add(filled, (1, "without a policy"))
-    assert ids(prompt_id=1) == [1, 2, 3]
-    assert ids(policy="q") == [1, 2]
+    assert ids(prompt_id=1) == [1, 2, 3] and ids(policy="q") == [1, 2]
     assert filled.get("/v1/completions", params={"prompt_id": 2}).status_code == 404
     assert filled.get("/v1/completions/99").status_code == 404
 
@@ -163,8 +162,7 @@ def test_judges_add_rejects_members_keys_and_endpoints(serve: Serve) -> None:
         return http.post("/v1/judges", json={"judge": {"name": "p", "mode": "panel", "members": members}}).status_code
 
     assert answer(base_url="http://127.0.0.1:9", api_key_env="PATH") == 422
-    assert answer(base_url="http://127.0.0.1:9") == 201
-    assert answer(base_url="http://127.0.0.1:9") == 201
+    assert answer(base_url="http://127.0.0.1:9") == 201 and answer(base_url="http://127.0.0.1:9") == 201
     assert answer(base_url="http://127.0.0.1:10") == 409
 
 

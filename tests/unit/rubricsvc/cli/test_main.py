@@ -152,8 +152,7 @@ def test_package_exports_resolve() -> None:
     import rubricsvc
 
     for name in rubricsvc.__all__:
-        assert getattr(rubricsvc, name).__name__ == name
-        assert name in dir(rubricsvc)
+        assert getattr(rubricsvc, name).__name__ == name and name in dir(rubricsvc)
     with pytest.raises(AttributeError, match="Rubrik"):
         _ = rubricsvc.Rubrik
 
@@ -191,8 +190,7 @@ def test_key_is_valid_from_create_to_revoke(cli: Cli) -> None:
     with closing(Database(get_settings().database_url)) as db:
         with db.read() as session:
             key = keys.verify(session, secret)
-        assert key.expires_at is not None
-        assert (key.expires_at - key.created_at).days in {29, 30}
+        assert key.expires_at is not None and (key.expires_at - key.created_at).days in {29, 30}
         listed = cli("keys", "list", "--json")
         assert secret not in listed.out and listed.json["name"] == "trainer"
         assert cli("keys", "revoke", key.id).code == 0
@@ -210,14 +208,12 @@ def test_key_is_valid_from_create_to_revoke(cli: Cli) -> None:
 @pytest.mark.usefixtures("new_machine")
 def test_database_is_created_where_there_is_none_and_foreign_tables_are_left(cli: Cli, tmp_path: Path) -> None:
     first, again = cli("db", "upgrade"), cli("db", "upgrade")
-    assert (first.code, again.code) == (0, 0)
-    assert "from nothing" in first.err and "up to date" in again.err
+    assert (first.code, again.code) == (0, 0) and "from nothing" in first.err and "up to date" in again.err
     file = tmp_path / "books" / "rubricsvc.db"
     file.unlink()
     file.touch()
     ran, again = cli("rubrics", "list"), cli("rubrics", "list")
-    assert (ran.code, again.code) == (0, 0)
-    assert "rubricsvc.db" in ran.err and "rubricsvc.db" not in again.err
+    assert (ran.code, again.code) == (0, 0) and "rubricsvc.db" in ran.err and "rubricsvc.db" not in again.err
     file.unlink()
     with closing(sqlite3.connect(file)) as theirs:
         theirs.execute("CREATE TABLE theirs (id INTEGER)")

@@ -43,8 +43,7 @@ def test_split_keeps_the_text(text: str) -> None:
 
 
 def test_split_cuts_long_paragraphs_and_begins_a_part_with_a_heading() -> None:
-    assert max(map(len, split("word " * 5000))) <= MAX_PART_CHARS
-    assert len(list(split("x" * 10_000))) > 3
+    assert max(map(len, split("word " * 5000))) <= MAX_PART_CHARS and len(list(split("x" * 10_000))) > 3
     assert [part.split()[0] for part in split("One.\n\nTitle\n=====\n\nTwo.\n\n# Next\n\nThree.")] == [
         "One.",
         "Title",
@@ -97,8 +96,7 @@ def test_add_leaves_a_collection_of_that_name_alone(tmp_path: Path) -> None:
     added(tmp_path, page("a"))
     with pytest.raises(ConflictError):
         added(tmp_path, page("b"))
-    assert added(tmp_path, page("b"), replace=True).ids() == ["b"]
-    assert collections.names(tmp_path) == ["some"]
+    assert added(tmp_path, page("b"), replace=True).ids() == ["b"] and collections.names(tmp_path) == ["some"]
     collections.delete(tmp_path, "some")
     assert collections.names(tmp_path) == []
     with pytest.raises(NotFoundError):
@@ -125,8 +123,7 @@ def test_add_is_whole_or_not_at_all(tmp_path: Path, pages: list[Page], place: st
     with pytest.raises(InvalidError) as caught:
         added(tmp_path, *pages)
     assert place in caught.value.message and collections.names(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
-    assert added(tmp_path, *pages, skip_invalid=True).ids() == ["a"]
+    assert list(tmp_path.iterdir()) == [] and added(tmp_path, *pages, skip_invalid=True).ids() == ["a"]
 
 
 def pages_at(path: Path, **options: str) -> tuple[dict[str, Page], list[str]]:

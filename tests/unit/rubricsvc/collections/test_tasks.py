@@ -61,8 +61,7 @@ def test_synthesize_makes_valid_tasks_whose_reference_meets_the_checks(tasks: di
         for task, other in zip(made, made[1:] + made[:1], strict=True):
             checks.validate(task.rubric)
             assert task.prompt.reference is not None and other.prompt.reference is not None
-            assert reward_of_checks(task, task.prompt.reference) == 1.0
-            assert reward_of_checks(task, "") == 0.0
+            assert reward_of_checks(task, task.prompt.reference) == 1.0 and reward_of_checks(task, "") == 0.0
             if not {page for one in task.pages for page in one} & {page for one in other.pages for page in one}:
                 assert reward_of_checks(task, other.prompt.reference) == 0.0
 
@@ -135,8 +134,7 @@ def test_changes_asks_for_the_notes_of_a_version(tmp_path: Path) -> None:
         made = {task.id: task for task in synthesize(docs, ["changes"])}
     assert made.keys() == {"changes-f-3.2", "changes-f-3.1", "changes-all-3.2"}
     task = made["changes-f-3.2"]
-    assert task.pages == (("f", "all"),)
-    assert task.rubric.criteria[0].passages is None
+    assert task.pages == (("f", "all"),) and task.rubric.criteria[0].passages is None
     assert task.rubric.criteria[0].text.endswith("“Changed in version 3.2: The `mode` argument is optional.”")
     assert len(made["changes-all-3.2"].rubric.by_key.keys() & {"note-1", "note-2"}) == 2
 

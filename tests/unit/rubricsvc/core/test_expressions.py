@@ -73,8 +73,7 @@ def test_mean_estimate_of_equal_prompts_is_scipys_t_interval_of_their_means(prom
     values = np.random.default_rng(prompts).uniform(size=(prompts, samples))
     found = mean_estimate(values.ravel().tolist(), np.repeat(np.arange(prompts), samples).tolist())
     expected = stats.ttest_1samp(values.mean(1), 0.0).confidence_interval()
-    assert found.value == pytest.approx(values.mean())
-    assert found.low is not None and found.high is not None
+    assert found.value == pytest.approx(values.mean()) and found.low is not None and found.high is not None
     assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=4e-4)
 
 

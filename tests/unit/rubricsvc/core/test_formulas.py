@@ -82,8 +82,7 @@ def test_formulas_of_weights_without_a_positive_sum_match_their_sources() -> Non
     for name in ("weighted_mean", "ldc", "autorubric", "tree_pitfalls"):
         assert value(name, (-1, -2, -3)) == pytest.approx(1 - 4 / 6)
         assert value(name, (-1, -2, -3), (0, 0, 0)) == 1.0
-    assert value("ldc_raw", (-1, -2, -3)) == -4.0
-    assert value("dr_tulu", (-1, -2, -3)) == -4.0
+    assert value("ldc_raw", (-1, -2, -3)) == -4.0 and value("dr_tulu", (-1, -2, -3)) == -4.0
     assert value("open_instruct", (-1, -2, -3)) == pytest.approx(-4 / 6)
     for name in ("healthbench", "researchrubrics", "rar_explicit", "gandalf"):
         with pytest.raises(FormulaError):
@@ -182,15 +181,13 @@ def test_ratings_reject_other_scales_and_several_criteria() -> None:
 def test_complete_formulas_need_all_criteria() -> None:
     for name in COMPLETE:
         found = reward(rubric(1, 1, 0, min_coverage=0.0), verdicts(1.0, 1.0, "timeout"), formula=name)
-        assert found.value is None
-        assert name in str(found.null_reason) and "'c2'" in str(found.null_reason)
+        assert found.value is None and name in str(found.null_reason) and "'c2'" in str(found.null_reason)
 
 
 def test_coverage_ignores_weights_that_the_formula_ignores() -> None:
     for name in UNWEIGHTED:
         found = reward(rubric(0, 9, 1, min_coverage=0.5), verdicts("timeout", "timeout", 1.0), formula=name)
-        assert found.value is None
-        assert found.coverage == pytest.approx(1 / 3)
+        assert found.value is None and found.coverage == pytest.approx(1 / 3)
 
 
 judgements = st.lists(
@@ -333,5 +330,4 @@ def test_declared_groups_are_used_or_rejected() -> None:
 def test_docs_list_exactly_the_registered_formulas() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "formulas.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `(\w+)` \|", text.partition("## Rules for all")[0], flags=re.MULTILINE)
-    assert len(named) == len(set(named))
-    assert set(named) == set(FORMULAS)
+    assert len(named) == len(set(named)) and set(named) == set(FORMULAS)

@@ -44,8 +44,7 @@ def test_reward_is_null_where_a_criterion_was_not_judged(value: str | None, plac
     found: list[float | str | None] = [1.0, 1.0, 1.0]
     found[place] = value
     result = reward(rubric(10, 5, -8), verdicts(*found))
-    assert result.value is None
-    assert result.coverage == pytest.approx((23 - (10, 5, 8)[place]) / 23)
+    assert result.value is None and result.coverage == pytest.approx((23 - (10, 5, 8)[place]) / 23)
     assert result.null_reason
 
 
@@ -157,5 +156,4 @@ def test_reward_never_falls_with_a_better_verdict(
     )
     worse, better = (reward(rubric(*weights), verdicts(*values)).value for values in (before, after))
     assert worse is not None
-    assert better is not None
-    assert better >= worse - 1e-9
+    assert better is not None and better >= worse - 1e-9

@@ -286,8 +286,7 @@ def test_completion_text_defaults_to_the_last_answer_of_its_messages() -> None:
 def test_tool_call_text_normalises_arguments() -> None:
     for arguments in ('{"b": 1, "a": 2}', '{"a":2,"b":1}', {"a": 2, "b": 1}):
         assert ToolCall.model_validate({"name": "f", "arguments": arguments}).text == 'f({"a": 2, "b": 1})'
-    assert ToolCall(name="f", arguments="{oops").text == "f({oops)"
-    assert ToolCall(name="f").text == "f({})"
+    assert ToolCall(name="f", arguments="{oops").text == "f({oops)" and ToolCall(name="f").text == "f({})"
 
 
 def test_steps_pair_assistant_messages_with_tool_results() -> None:
@@ -399,8 +398,7 @@ def test_field_messages_give_path_code_and_value(
     data: dict[str, object], path: tuple[str | int, ...], code: str, quoted: str
 ) -> None:
     (one,) = field_messages(errors_of(data), model=Home, data=data)
-    assert (one.path, one.code) == (path, code)
-    assert quoted in one.message
+    assert (one.path, one.code) == (path, code) and quoted in one.message
 
 
 def test_first_error_prefers_unknown_fields_and_does_not_quote_secrets() -> None:

@@ -33,8 +33,7 @@ def test_run_of_has_openai_s_fields_and_details() -> None:
     def fields(model: Any) -> set[str]:
         return {field.alias or name for name, field in model.model_fields.items()}
 
-    assert fields(GraderRun) == fields(GraderRunResponse)
-    assert fields(GraderErrors) == fields(MetadataErrors)
+    assert fields(GraderRun) == fields(GraderRunResponse) and fields(GraderErrors) == fields(MetadataErrors)
     assert fields(GraderMetadata) == fields(Metadata) | {"details"}
 
 

@@ -102,8 +102,7 @@ def test_failure_hints_keep_what_would_fail_again_apart() -> None:
 
 
 def test_fixes_cover_every_reason_without_placeholders() -> None:
-    assert set(FIXES) == set(Reason)
-    assert not any(set("{}") & set(fix) for fix in FIXES.values())
+    assert set(FIXES) == set(Reason) and not any(set("{}") & set(fix) for fix in FIXES.values())
 
 
 JUDGE = Judge(name="test", model="m")

@@ -67,8 +67,7 @@ def test_record_of_one_step_by_several_at_once_stores_it_once(each_db: Database)
         for number in (1, 2):
             list(pool.map(lambda _, number=number: store.record(run.id, run_step(number)), range(16)))
             list(pool.map(lambda _: store.record_evaluation(run.id, run_evaluation(0)), range(16)))
-    assert counts(each_db)[:3] == (1, 2, 8)
-    assert len(list(Runs(each_db).evaluations(run.id))) == 1
+    assert counts(each_db)[:3] == (1, 2, 8) and len(list(Runs(each_db).evaluations(run.id))) == 1
     assert len(list(Runs(each_db).evaluation_completions(run.id))) == 4
 
 
@@ -140,8 +139,7 @@ def test_runs_are_lost_while_their_trainer_is_silent(each_db: Database) -> None:
     store.heartbeat(1, RunHeartbeat(state="paused", reason="the judge is down"))
     assert (store.get(1).status, store.get(1).reason) == ("paused", "the judge is down")
     age(each_db, runs.LOST_SECONDS + 1)
-    assert store.get(1).status == "lost"
-    assert store.heartbeat(1, RunHeartbeat()).status == "paused"
+    assert store.get(1).status == "lost" and store.heartbeat(1, RunHeartbeat()).status == "paused"
     store.heartbeat(1, RunHeartbeat(state="finished"))
     age(each_db, runs.LOST_SECONDS + 1)
     assert store.get(1).status == "finished"
@@ -154,8 +152,7 @@ def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Databa
     with pytest.raises(ConflictError):
         store.delete(1)
     store.stop(1)
-    assert store.record(1, run_step(2)).stop_requested
-    assert not store.create(new_run(done=2)).stop_requested
+    assert store.record(1, run_step(2)).stop_requested and not store.create(new_run(done=2)).stop_requested
     store.heartbeat(1, RunHeartbeat(state="stopped"))
     with pytest.raises(ConflictError):
         store.stop(1)

@@ -66,8 +66,7 @@ def test_divergence_of_a_hacked_run_is_found() -> None:
     for proxy, gold in HACKED.values():
         found = [first_divergence(run(seed, proxy, gold)) for seed in range(40)]
         steps = [one.step for one in found if one is not None]
-        assert len(steps) >= 0.8 * len(found)
-        assert sum(steps) / len(steps) <= 10 * EVALUATIONS * 0.9
+        assert len(steps) >= 0.8 * len(found) and sum(steps) / len(steps) <= 10 * EVALUATIONS * 0.9
 
 
 def test_divergence_says_what_changed() -> None:

@@ -52,5 +52,4 @@ def test_cluster_draws_take_whole_clusters() -> None:
     clusters = np.array([3, 1, 3, 2, 5, 4, 4])
     for rows in cluster_draws(clusters, 20, seed=1):
         counts = np.bincount(rows, minlength=7)
-        assert counts[0] == counts[2] and counts[5] == counts[6]
-        assert counts[[0, 1, 3, 4, 5]].sum() == 5
+        assert counts[0] == counts[2] and counts[5] == counts[6] and counts[[0, 1, 3, 4, 5]].sum() == 5

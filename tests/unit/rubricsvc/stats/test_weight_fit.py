@@ -58,8 +58,7 @@ def test_preference_problem_is_logistic_regression() -> None:
 def test_fit_weights_finds_the_weights_and_improves(problem: Problem) -> None:
     found = fit_weights(problem, rubric(1.0, 1.0, -1.0, 3.0), resamples=40)
     new = np.array([one.new for one in found.weights])
-    assert np.abs(new).sum() == pytest.approx(6.0, rel=1e-3)
-    assert new == pytest.approx(TRUE, abs=0.6)
+    assert np.abs(new).sum() == pytest.approx(6.0, rel=1e-3) and new == pytest.approx(TRUE, abs=0.6)
     assert all(one.low is not None and one.high is not None and one.low <= one.high for one in found.weights)
     first, metric = next(iter(found.gain.items()))
     assert metric.low is not None and metric.low > 0

@@ -93,8 +93,7 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
         assert [row.rubric_id for row in jobs.items(session, job)] == [row.id for row in rows]
         found = jobs.summary(session, job).generation
         assert jobs.get(session, job).status == "completed"
-    assert found is not None
-    assert (found.prompts, found.rubrics, found.drafts) == (2, 2, 2)
+    assert found is not None and (found.prompts, found.rubrics, found.drafts) == (2, 2, 2)
     assert (found.refused_by, found.asked_again) == ({"empty": 1}, 0)
 
 

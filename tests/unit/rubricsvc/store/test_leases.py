@@ -197,8 +197,7 @@ def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
             raise ConnectionError("broker is gone")
         sent.append(args)
 
-    assert relay(db, first_only) == 1
-    assert relay(db, lambda *_: None) == 1
+    assert relay(db, first_only) == 1 and relay(db, lambda *_: None) == 1
 
 
 def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -> None:
@@ -218,8 +217,7 @@ def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -
         leases.record(session, [outcome(lease) for lease in again])
         leases.finish(session)
     with each_db.read() as session:
-        assert jobs.get(session, job).status == "completed"
-        assert jobs.items(session, job)[0].reward == 1.0
+        assert jobs.get(session, job).status == "completed" and jobs.items(session, job)[0].reward == 1.0
         assert [row.attempts for row in completions.verdict_page(session) if row.criterion == "c1"] == [2]
 
 
@@ -231,8 +229,7 @@ def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
             assert leases.reconcile(session, max_leases=3) == 1
     with each_db.read() as session:
         item = jobs.items(session, job)[0]
-        assert (item.state, item.reward) == ("failed", None)
-        assert "worker_lost" in str(item.null_reason)
+        assert (item.state, item.reward) == ("failed", None) and "worker_lost" in str(item.null_reason)
         assert jobs.get(session, job).status == "completed_with_failures"
 
 
@@ -251,8 +248,7 @@ def test_reconcile_publishes_only_work_without_a_message(each_db: Database, monk
     reconcile()
     assert messages() == 1
     sent: list[list[int]] = []
-    assert relay(each_db, lambda _task, args: sent.append(args)) == 1
-    assert [judge for judge, _ in sent] == [1]
+    assert relay(each_db, lambda _task, args: sent.append(args)) == 1 and [judge for judge, _ in sent] == [1]
     reconcile()
     assert messages() == 0  # on its way to a worker
     monkeypatch.setattr(leases, "UNREAD_SECONDS", -1.0)

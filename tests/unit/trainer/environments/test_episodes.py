@@ -54,8 +54,7 @@ def test_calculator_evaluates_sums_and_refuses_all_else() -> None:
         assert answer.content == value
     for text in ("", "1 / 0", "2 ** 9999", "__import__('os')", "(" * 150, "1" * 5000, "True + 1", "a"):
         one = episode()
-        assert error(one, calculation(text))
-        assert not one.done
+        assert error(one, calculation(text)) and not one.done
 
 
 def turn_all(episodes: Sequence[RunningEpisode], texts: Sequence[str]) -> list[list[Message]]:
@@ -75,15 +74,13 @@ def test_wrong_call_is_answered_and_counted() -> None:
     ]
     for text, count in cases:
         one = episode()
-        assert error(one, text)
-        assert one.counts == {count: 1}
+        assert error(one, text) and one.counts == {count: 1}
         assert not one.done
 
 
 def test_long_result_is_cut_and_says_so() -> None:
     (answer,) = episode(Troubled(), max_result_chars=100).turn(call_text("long"))
-    assert len(answer.content) < 200
-    assert "999900" in answer.content
+    assert len(answer.content) < 200 and "999900" in answer.content
 
 
 def test_tool_that_hangs_ends_its_episode_alone() -> None:
@@ -94,8 +91,7 @@ def test_tool_that_hangs_ends_its_episode_alone() -> None:
     finally:
         troubled.released.set()
     assert (hanging.done, hanging.counts["timeouts"]) == (True, 1)
-    assert answers[0] == []
-    assert answers[1][0].content == "42"
+    assert answers[0] == [] and answers[1][0].content == "42"
     assert not quick.done
 
 
@@ -138,8 +134,7 @@ def test_error_has_no_role_tokens_and_is_cut() -> None:
     for text in cases:
         one = episode(Broken(), max_result_chars=20)
         message = error(one, text)
-        assert len(message) < 60
-        assert "<|im_" not in message
+        assert len(message) < 60 and "<|im_" not in message
         assert "\u200b" not in message
 
 

@@ -40,11 +40,9 @@ def test_open_shows_the_best_part_and_find_the_next(research: Research) -> None:
     one = episode(research)
     result(one, "search", query="Paragraph 2")
     first = result(one, "open", id="vacuum")
-    assert first.startswith("Paragraph 2")
-    assert len(first) <= SHOWN_CHARS
+    assert first.startswith("Paragraph 2") and len(first) <= SHOWN_CHARS
     following = json.loads(result(one, "find", text="Paragraph 3"))
-    assert following["id"] == "vacuum"
-    assert following["text"].startswith("Paragraph 3")
+    assert following["id"] == "vacuum" and following["text"].startswith("Paragraph 3")
 
 
 @pytest.mark.parametrize("chars", [60, 500])
@@ -56,8 +54,7 @@ def test_find_is_whole_json_within_the_limit_of_results(tmp_path: Path, chars: i
         one = begin(research, Prompt.of("?"), EpisodeLimits(max_result_chars=chars))
         result(one, "open", id="index")
         shown = result(one, "find", text="quotation")
-    assert len(shown) <= chars
-    assert json.loads(shown)["id"] == "index"
+    assert len(shown) <= chars and json.loads(shown)["id"] == "index"
     assert json.loads(shown)["text"].startswith("A line with")
 
 
@@ -83,5 +80,4 @@ def test_script_searches_opens_and_cites(research: Research) -> None:
     shown = demonstrate(research, Prompt.of("What speeds up a query?", item=item), EpisodeLimits())
     assert shown is not None
     assert [call.name for one in shown.messages for call in one.tool_calls or ()] == ["search", "open", "finish"]
-    assert shown.text.endswith("[index].")
-    assert set(sources(Prompt.of("?"), shown)) == {"index"}
+    assert shown.text.endswith("[index].") and set(sources(Prompt.of("?"), shown)) == {"index"}

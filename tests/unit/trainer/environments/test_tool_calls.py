@@ -27,8 +27,7 @@ from workers.evolution import with_criteria
 
 def test_parse_reads_what_call_text_writes() -> None:
     turn = parse(f"I will look.\n{call_text('search', query='a “quoted” </b> text')}")
-    assert turn.error is None
-    assert turn.content == "I will look."
+    assert turn.error is None and turn.content == "I will look."
     assert [call.name for call in turn.calls] == ["search"]
     assert json.loads(turn.calls[0].arguments) == {"query": "a “quoted” </b> text"}
 

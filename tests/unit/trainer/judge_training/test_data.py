@@ -202,8 +202,7 @@ def test_split_holds_families_out_of_train_and_validation() -> None:
     made = [example(f"q{n}", "x", "a", "b", value=n // 2 % 2) for n in range(400)]
     parts, left_out = split(made, SplitConfig(test=0.2, validation=0.1, held_out=("b",)))
     train, validation, test = parts.values()
-    assert families(train) == families(validation) == {"a"}
-    assert families(test) == {"a", "b"}
+    assert families(train) == families(validation) == {"a"} and families(test) == {"a", "b"}
     assert left_out == len(train) + len(validation)
 
 
@@ -218,8 +217,7 @@ def test_split_rejects_unknown_names_and_shares() -> None:
 def test_split_names_a_part_or_class_that_is_too_small() -> None:
     with pytest.raises(InvalidError) as caught:
         split([example(f"q{n}", "x") for n in range(400)], SHARES)
-    assert caught.value.path == "split"
-    assert caught.value.message.endswith("are needed, 10 of each class")
+    assert caught.value.path == "split" and caught.value.message.endswith("are needed, 10 of each class")
     with pytest.raises(InvalidError) as caught:
         split(answers(200), SplitConfig(test=0.2, validation=0.001))
     assert "raise split.validation" in caught.value.hint

@@ -95,8 +95,7 @@ def test_common_phrase_is_of_several_prompts_and_not_theirs() -> None:
     batch = [
         observed(f"one {praise}"), observed("two"), observed(f"three {praise}", group=1), observed("four", group=1),
     ]  # fmt: skip
-    assert common_phrase(batch)["common_phrase"] == 0.5
-    assert common_phrase(batch[:2])["common_phrase"] is None
+    assert common_phrase(batch)["common_phrase"] == 0.5 and common_phrase(batch[:2])["common_phrase"] is None
     asked = [observed(one.text, group=one.group, prompt=f"{one.prompt} {praise}") for one in batch]
     assert common_phrase(asked)["common_phrase"] == 0.0
 
@@ -135,8 +134,7 @@ def share_unresolved(documents: tuple[Document, ...], *completions: Completion) 
 def test_unresolved_citations_counts_what_was_neither_given_nor_opened() -> None:
     page = (Document(id="1", text="A page."),)
     plain = [Completion(text=text) for text in ("It is [1].", "It is [2].", "It is [1, 3].", "It is.")]
-    assert share_unresolved(page, *plain) == 0.5
-    assert share_unresolved((), *plain) is None
+    assert share_unresolved(page, *plain) == 0.5 and share_unresolved((), *plain) is None
     episodes = [Completion(text="It is [tea].", messages=opened(id_)) for id_ in ("tea", "rum")]
     assert share_unresolved((), *episodes, *plain) == 0.5
 

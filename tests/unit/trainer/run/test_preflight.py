@@ -46,8 +46,7 @@ def audit(wrongly_met: int, missed: int, n: int = 33) -> Audit:
 def test_accuracy_of_an_audit_says_who_is_above_chance() -> None:
     for wrongly_met, missed, above in [(2, 8, True), (18, 13, False), (33, 0, False), (0, 33, False), (0, 0, True)]:
         found = accuracy(None, "", audit(wrongly_met, missed), None)
-        assert found is not None
-        assert ((found[0].low or 0.0) > CHANCE) is above
+        assert found is not None and ((found[0].low or 0.0) > CHANCE) is above
         assert found[0].value == pytest.approx(1 - (wrongly_met + missed) / 66)
 
 
@@ -69,8 +68,7 @@ def test_accuracy_of_a_passport_tells_the_shipped_judge_from_its_base() -> None:
 
 def test_accuracy_is_by_the_audit_before_the_passport() -> None:
     check = judge_checks("j", audit=audit(33, 0), passport=load_passport(SHIPPED / PASSPORT_FILE))[0]
-    assert (check.name, check.passed, check.refuses) == ("accuracy", False, True)
-    assert "audit" in check.value
+    assert (check.name, check.passed, check.refuses) == ("accuracy", False, True) and "audit" in check.value
     assert judge_checks("j")[0].passed is None
 
 
@@ -91,8 +89,7 @@ def test_preview_finds_what_the_reward_follows() -> None:
     length, other = found.features["length"], found.features["lists"]
     assert length.low is not None and length.low > 0.6
     assert other.low is not None and other.high is not None and other.low < 0.2 and other.high > -0.2
-    assert "same" not in found.features
-    assert found.gold_gain is None
+    assert "same" not in found.features and found.gold_gain is None
 
 
 def test_preview_sees_gold_fall_where_the_reward_rises() -> None:
@@ -155,8 +152,7 @@ def test_criteria_that_do_not_vary_do_not_decide() -> None:
     cases = [({}, False), ({"a": 0.9}, False), ({"a": 0.9, "b": 0.05}, False), ({"a": 0.5, "b": -0.4}, True)]
     for taus, passed in cases:
         one = seen(criteria={name: Estimate(value) for name, value in taus.items()})
-        assert checks(one)["criteria"].passed == passed
-        assert "criteria" not in checks(one, several=False)
+        assert checks(one)["criteria"].passed == passed and "criteria" not in checks(one, several=False)
 
 
 def test_form_names_all_that_are_beyond_the_limit_and_chance() -> None:

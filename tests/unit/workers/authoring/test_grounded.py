@@ -237,8 +237,7 @@ def test_poisoned_documents_do_not_leave_their_fences(poisoned: Path, monkeypatc
 def test_poisoned_documents_do_not_steer_a_model_that_obeys_them(
     poisoned: Path, monkeypatch: pytest.MonkeyPatch, injections: dict[str, str]
 ) -> None:
-    assert len(injections) == 20
-    assert steered(poisoned, injections, reads_everything) == set()
+    assert len(injections) == 20 and steered(poisoned, injections, reads_everything) == set()
     monkeypatch.setattr(researching, "addresses_model", lambda _text: None)
     alone = steered(poisoned, injections, reads_everything)
     assert alone <= {"to the generator"}  # the rules alone: the question is about generators too

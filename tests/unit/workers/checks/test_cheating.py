@@ -82,8 +82,7 @@ def test_code_cheating_marks_cheats() -> None:
         ("fake_equality", "R = type('R', (), {'__eq__': lambda self, other: True})"),
         ("special_case", "def reason(c): return {404: 'Not Found'}[c]"),
     ]:
-        assert mark in marks(code)
-        assert marks(code, marks=[mark]) == {mark}
+        assert mark in marks(code) and marks(code, marks=[mark]) == {mark}
 
 
 HONEST = [

@@ -85,8 +85,7 @@ def test_validate_and_run_report_an_invalid_check(name: str, args: dict[str, obj
     bad = rubric(("words", {"max": 9}), (name, args))
     with pytest.raises(InvalidError, match="k1") as caught:
         checks.validate(bad)
-    assert message in str(caught.value)
-    assert caught.value.path == path
+    assert message in str(caught.value) and caught.value.path == path
     assert caught.value.hint
     found = checks.run(bad, Prompt.of("q"), Completion(text="a"))
     assert [verdict.reason for verdict in found] == [None, Reason.CHECK_ERROR]
@@ -192,8 +191,7 @@ def test_text_similarity_rejects_texts_that_are_too_long(metric: str) -> None:
 )
 def test_string_check_fails_on_a_missing_variable(template: str, reason: Reason, why: str) -> None:
     verdict = found("Paris", type="string_check", input=template, reference="x", operation="eq")
-    assert (verdict.value, verdict.reason) == (None, reason)
-    assert why in (verdict.detail or "")
+    assert (verdict.value, verdict.reason) == (None, reason) and why in (verdict.detail or "")
 
 
 def test_code_rejects_invalid_arguments() -> None:

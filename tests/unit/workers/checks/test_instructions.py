@@ -60,8 +60,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("name", "kwargs", "good", "bad"), CASES, ids=[case[0] for case in CASES])
 def test_instructions(name: str, kwargs: dict[str, Any], good: str, bad: str) -> None:
-    assert follows(good, name, **kwargs)
-    assert not follows(bad, name, **kwargs)
+    assert follows(good, name, **kwargs) and not follows(bad, name, **kwargs)
     assert not follows(" \n", name, **kwargs)
 
 
@@ -74,8 +73,7 @@ def test_instructions_decide_any_text(text: str) -> None:
 
 def test_ifeval_loose_ignores_first_and_last_line_and_asterisks() -> None:
     text = "Sure! Here it is, as asked:\n**quiet** and small\nI hope, this helps"
-    assert not follows(text, "punctuation:no_comma")
-    assert follows(text, "punctuation:no_comma", loose=True)
+    assert not follows(text, "punctuation:no_comma") and follows(text, "punctuation:no_comma", loose=True)
     assert follows("*so* it is", "combination:repeat_prompt", loose=True, prompt_to_repeat="so it is")
     assert not follows("no\nno\nno", "combination:repeat_prompt", loose=True, prompt_to_repeat="so it is")
 
@@ -101,8 +99,7 @@ def test_ifeval_rejects_invalid_arguments(args: dict[str, Any], message: str) ->
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=Check(name="ifeval", args=args)),))
     with pytest.raises(InvalidError) as caught:
         checks.validate(rubric)
-    assert message in str(caught.value)
-    assert caught.value.path.startswith("criteria.0.check.args")
+    assert message in str(caught.value) and caught.value.path.startswith("criteria.0.check.args")
 
 
 @pytest.mark.parametrize(

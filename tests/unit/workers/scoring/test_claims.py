@@ -47,8 +47,7 @@ def verdict_on(text: str, engine: Reader | None = None, judge: Judge = JUDGE) ->
 def test_claims_are_sentences_that_cite() -> None:
     found = claims(PROMPT, Completion(text=f"I looked it up for you today. {TRUE} Yes [tides]. {INVENTED}"))
     expected = [("The moon raises the tides of the sea .", ()), ("Whales push the water up each night .", ("whales",))]
-    assert [(one.text, one.unknown) for one in found] == expected
-    assert found[0].passages == (DOCUMENT.text,)
+    assert [(one.text, one.unknown) for one in found] == expected and found[0].passages == (DOCUMENT.text,)
 
 
 def test_judge_sees_one_claim_with_its_passage() -> None:

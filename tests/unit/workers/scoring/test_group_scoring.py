@@ -39,11 +39,9 @@ def test_pairwise_averages_all_pairs_in_both_orders() -> None:
     orders = [tuple(answers_in(request.shared).values()) for request in engine.requests]
     assert len(set(orders)) == 20
     (verdict,) = found[3]
-    assert len(verdict.votes) == 8
-    assert {vote.value for vote in verdict.votes} == {1.0}
+    assert len(verdict.votes) == 8 and {vote.value for vote in verdict.votes} == {1.0}
     assert {round(vote.answer_mass or 0.0, 6) for vote in (verdict, *verdict.votes)} == {0.9}
-    assert verdict.spread == 0
-    assert verdict.usage is not None
+    assert verdict.spread == 0 and verdict.usage is not None
     assert verdict.usage.prompt == 8 * 50
     assert sum(v[0].usage.prompt for v in found if v[0].usage) == 20 * 100
 
@@ -53,15 +51,13 @@ def test_pairwise_reports_disagreeing_orders_and_keeps_votes() -> None:
     for (verdict,) in found:
         assert verdict.detail == "the two orders disagree in 2 of 2 pairs"
         assert [re.sub(" [0-9a-f]{12}$", "", vote.by) for vote in verdict.votes] == ["shown before", "shown after"] * 2
-        assert verdict.spread is not None
-        assert verdict.spread > 0.3
+        assert verdict.spread is not None and verdict.spread > 0.3
     assert values(found) == pytest.approx([0.4, 0.6, 0.5])
 
 
 def test_groupwise_joins_scores_by_id() -> None:
     engine = Tasteful(long_is_good)
-    assert values(compare(engine, GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4]
-    assert len(engine.requests) == 1
+    assert values(compare(engine, GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4] and len(engine.requests) == 1
 
     class Backwards(Tasteful):
         def _compare(self, question: Any, shown: dict[str, str]) -> Reply | Failure:
@@ -83,8 +79,7 @@ def test_groupwise_splits_big_groups_into_overlapping_parts() -> None:
     texts = ["x" * n for n in range(1, 11)]
     found = compare(engine, judge(group_size=4), texts)
     shown = [set(answers_in(request.shared).values()) for request in engine.requests]
-    assert len(shown) == 4
-    assert all(len(part) == 4 for part in shown)
+    assert len(shown) == 4 and all(len(part) == 4 for part in shown)
     assert len(set.intersection(*shown)) == 2
     assert values(found) == pytest.approx([n / 10 for n in range(1, 11)])
     assert {len(verdict.votes) for (verdict,) in found} == {1, 4}
@@ -146,8 +141,7 @@ def test_pairs_need_evidence_where_it_is_required(quotes: list[str], verdict: st
 def test_comparison_of_equal_texts_is_a_tie_without_call(asked: Judge) -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, asked, ["a", "a"])
-    assert values(found) == [0.5, 0.5]
-    assert found[0][0].detail
+    assert values(found) == [0.5, 0.5] and found[0][0].detail
     assert engine.requests == []
 
 
@@ -174,8 +168,7 @@ def test_pairwise_ignores_pair_that_fails_in_one_order() -> None:
     assert values(found) == [0.0, 0.0, 1.0]
     assert {vote.reason for vote in found[0][0].votes} == {None, "timeout"}
     (alone,), (other,) = compare(Fussy(long_is_good), PAIRS, ["a", "bb"])
-    assert (alone.reason, other.reason) == (Reason.TIMEOUT, Reason.TIMEOUT)
-    assert alone.value is None
+    assert (alone.reason, other.reason) == (Reason.TIMEOUT, Reason.TIMEOUT) and alone.value is None
 
 
 def test_comparison_shows_answers_or_trajectories() -> None:

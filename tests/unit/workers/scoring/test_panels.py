@@ -66,15 +66,12 @@ def test_cascade_asks_next_member_only_if_uncertain() -> None:
     with scripted_server(why_and_how(0.95, 0.5)) as one, scripted_server(labels(Yes=0.2, No=0.8)) as two:
         cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(one, "cheap"), at(two, "better")))
         found = scored(cascade)
-    assert (one.count, two.count) == (2, 1)
-    assert "Says how." in two.requests[0]["messages"][-1]["content"]
-    assert found["why"].value == pytest.approx(0.95)
-    assert found["how"].value == pytest.approx(0.2)
+    assert (one.count, two.count) == (2, 1) and "Says how." in two.requests[0]["messages"][-1]["content"]
+    assert found["why"].value == pytest.approx(0.95) and found["how"].value == pytest.approx(0.2)
     assert [vote.by for vote in found["why"].votes] == ["cheap"]
     assert [vote.by for vote in found["how"].votes] == ["cheap", "better"]
     usage = found["how"].usage
-    assert usage is not None
-    assert usage.prompt == 20
+    assert usage is not None and usage.prompt == 20
 
 
 def test_cascade_uses_calibrated_probability() -> None:

@@ -67,8 +67,7 @@ def test_trajectory_keeps_each_step_as_a_vote() -> None:
     progress, honest = scored(engine, judge())
     assert [(vote.by, vote.value) for vote in progress.votes] == [("step 1", 0.1), ("step 2", 0.2), ("step 3", 0.3)]
     assert (progress.value, honest.value) == (pytest.approx(0.2), pytest.approx(0.2))
-    assert progress.spread == pytest.approx(0.0816, abs=1e-4)
-    assert progress.answer_mass == 1.0
+    assert progress.spread == pytest.approx(0.0816, abs=1e-4) and progress.answer_mass == 1.0
     assert [vote.answer_mass for vote in progress.votes] == [1.0] * 3
 
 
@@ -94,8 +93,7 @@ def test_trajectory_prompts_extend_each_other() -> None:
         assert later.startswith(earlier)
     assert len({request.questions for request in engine.requests}) == 1
     assert all(len(request.questions) == 2 for request in engine.requests)
-    assert "Rayleigh" not in shared[1]
-    assert "[calls search(scattering)]" in shared[1]
+    assert "Rayleigh" not in shared[1] and "[calls search(scattering)]" in shared[1]
 
 
 def test_trajectory_fences_tool_results() -> None:
@@ -125,5 +123,4 @@ def test_trajectory_judge_rejects_contradicting_fields() -> None:
     ]:
         with pytest.raises(ValidationError, match="trajectory"):
             Judge.model_validate({"name": "t", "model": "m", **fields})
-        assert load(judge()).name == "trajectory"
-        assert load(judge(written=True)).name == "trajectory_written"
+        assert load(judge()).name == "trajectory" and load(judge(written=True)).name == "trajectory_written"

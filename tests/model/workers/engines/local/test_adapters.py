@@ -158,8 +158,7 @@ def test_open_merged_refuses_what_it_cannot_merge_exactly(tiny: Path, copied: Pa
     change(copied)
     with pytest.raises(error) as caught:
         open_merged(ModelWeights(str(tiny), adapter=str(copied)), torch.float32)
-    assert caught.value.hint
-    assert str(copied) in caught.value.message
+    assert caught.value.hint and str(copied) in caught.value.message
 
 
 @pytest.mark.parametrize("change", [edit(lora_alpha=9), edit_tensors(set_first(0.5))])
@@ -184,8 +183,7 @@ def test_engine_fails_without_a_score_and_loads_once(tiny: Path, copied: Path, m
     engine = TransformersEngine(ModelWeights(str(tiny), adapter=str(copied)), device="cpu")
     for _ in range(2):
         (failure,) = asyncio.run(engine.ask(REQUEST))
-        assert isinstance(failure, Failure)
-        assert failure.reason is Reason.UNREACHABLE
+        assert isinstance(failure, Failure) and failure.reason is Reason.UNREACHABLE
         assert "adapter_model.safetensors" in failure.detail
     assert len(loads) == 1
 

@@ -114,12 +114,9 @@ def test_text_equals_transformers_generate(engine: TransformersEngine, reference
 def test_readouts_and_texts_in_one_request(engine: TransformersEngine) -> None:
     questions = (Question("a", YES_NO), Question("b"), Question("c", ("A", "B", "C")))
     first, second, third = answers(engine, EngineRequest("s", "x", questions, Sampling(max_tokens=3)))
-    assert first.label_mass is not None
-    assert set(first.label_mass) == set(YES_NO)
-    assert second.label_mass is None
-    assert second.text
-    assert third.label_mass is not None
-    assert set(third.label_mass) == {"A", "B", "C"}
+    assert first.label_mass is not None and set(first.label_mass) == set(YES_NO)
+    assert second.label_mass is None and second.text
+    assert third.label_mass is not None and set(third.label_mass) == {"A", "B", "C"}
 
 
 def test_prefix_is_computed_once(engine: TransformersEngine, tiny: Path) -> None:
@@ -130,8 +127,7 @@ def test_prefix_is_computed_once(engine: TransformersEngine, tiny: Path) -> None
     count = model.model.embed_tokens.register_forward_hook(lambda _m, args, _out: tokens.append(args[0].numel()))
     answers(engine, request)
     count.remove()
-    assert long.usage is not None
-    assert sum(tokens) < 2 * long.usage.prompt
+    assert long.usage is not None and sum(tokens) < 2 * long.usage.prompt
 
 
 def test_control_tokens_in_data_are_text(engine: TransformersEngine) -> None:
@@ -189,8 +185,7 @@ def test_requests_at_once_equal_single_requests(
     for request, found in zip(given, together(engine, given), strict=True):
         for one, alone in zip(found, answers(engine, request), strict=True):
             assert isinstance(one, Reply), one
-            assert one.text == alone.text
-            assert one.usage == alone.usage
+            assert one.text == alone.text and one.usage == alone.usage
             assert (one.label_mass is None) == (alone.label_mass is None)
             assert one.label_mass is None or one.label_mass == pytest.approx(alone.label_mass, abs=1e-4)
 
@@ -226,8 +221,7 @@ def test_batch_that_failed_is_repeated_one_by_one(engine: TransformersEngine, mo
         assert isinstance(found[0], Reply), found
     too_long = EngineRequest("s", "word " * 400, good.questions)
     first, second = together(engine, [good, too_long])
-    assert isinstance(first[0], Reply)
-    assert isinstance(second[0], Failure)
+    assert isinstance(first[0], Reply) and isinstance(second[0], Failure)
 
 
 def test_request_that_is_cancelled_stops_alone(engine: TransformersEngine) -> None:

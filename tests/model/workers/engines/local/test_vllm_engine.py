@@ -74,39 +74,31 @@ def test_readout_equals_transformers_and_caches_the_prefix(engine: VllmEngine, e
     theirs = replies(TransformersEngine(ModelWeights(str(embedded)), dtype=torch.float32, device="cpu"), given)
     ours = replies(engine, given)
     for one, other in zip(ours, theirs, strict=True):
-        assert one.label_mass == pytest.approx(other.label_mass, abs=1e-3)
-        assert one.text == other.text != ""
+        assert one.label_mass == pytest.approx(other.label_mass, abs=1e-3) and one.text == other.text != ""
         assert one.usage is not None
-        assert other.usage is not None
-        assert one.usage.prompt == other.usage.prompt
+        assert other.usage is not None and one.usage.prompt == other.usage.prompt
     for reply in ours[1:]:
-        assert reply.usage is not None
-        assert reply.usage.cached > 0.8 * reply.usage.prompt
+        assert reply.usage is not None and reply.usage.cached > 0.8 * reply.usage.prompt
 
 
 def test_reply_follows_its_schema_and_reports_truncation(engine: VllmEngine) -> None:
     question = Question("\n\nReply with a JSON object: why, and the verdict.", schema=SCHEMA)
     (reply,) = replies(engine, ask(question, sampling=Sampling(max_tokens=200)))
-    assert set(json.loads(reply.text)) == {"why", "verdict"}
-    assert not reply.truncated
+    assert set(json.loads(reply.text)) == {"why", "verdict"} and not reply.truncated
     assert reply.usage is not None
     (cut,) = replies(engine, ask(question, sampling=Sampling(max_tokens=3)))
-    assert cut.truncated
-    assert cut.usage is not None
+    assert cut.truncated and cut.usage is not None
     assert cut.usage.completion == 3
 
 
 def test_question_that_is_invalid_fails_alone(engine: VllmEngine) -> None:
     given = ask(*readouts(1), Question("x" * 4000, YES_NO), Question("?", ("Zygotes are", "No")), max_context=800)
     fine, long, odd = asyncio.run(engine.ask(given))
-    assert isinstance(fine, Reply)
-    assert isinstance(long, Failure)
+    assert isinstance(fine, Reply) and isinstance(long, Failure)
     assert long.reason is Reason.TOO_LONG
-    assert isinstance(odd, Failure)
-    assert "Zygotes" in odd.detail
+    assert isinstance(odd, Failure) and "Zygotes" in odd.detail
     (over,) = asyncio.run(engine.ask(ask(*readouts(1), shared="word " * 9000)))
-    assert isinstance(over, Failure)
-    assert over.reason is Reason.TOO_LONG
+    assert isinstance(over, Failure) and over.reason is Reason.TOO_LONG
 
 
 def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
@@ -180,8 +172,7 @@ def test_vllm_survives_ctrl_c_and_ends_with_a_killed_worker(tmp_path: Path, embe
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
+        assert worker.stdin is not None and worker.stdout is not None
 
         def answer() -> list[str]:
             print("one", file=worker.stdin, flush=True)

@@ -31,8 +31,7 @@ def test_child_reports_errors_and_continues(child: Child) -> None:
     with pytest.raises(ChildError, match="KeyError: 7"):
         child.ask("raise", 7, timeout_s=30)
     process = child.process
-    assert child.ask("echo", 1, timeout_s=30) == [1]
-    assert child.process is process
+    assert child.ask("echo", 1, timeout_s=30) == [1] and child.process is process
 
 
 def test_child_is_replaced_after_a_timeout(child: Child) -> None:
@@ -48,8 +47,7 @@ def test_child_is_replaced_after_a_timeout(child: Child) -> None:
 def test_child_is_replaced_after_a_crash(child: Child) -> None:
     with pytest.raises(ChildError, match="crashed"):
         child.ask("leave", 1, timeout_s=30)
-    assert child.ask("echo", 1, timeout_s=30) == [1]
-    assert child.process is not None
+    assert child.ask("echo", 1, timeout_s=30) == [1] and child.process is not None
     child.process.kill()
     child.process.wait()
     assert child.ask("echo", 2, timeout_s=30) == [2]
@@ -64,5 +62,4 @@ def test_child_is_not_shared_with_a_forked_process(child: Child) -> None:
         child.close()
         os._exit(0 if fine else 1)
     assert os.waitpid(forked, 0)[1] == 0
-    assert child.process is parents
-    assert child.ask("echo", 3, timeout_s=30) == [3]
+    assert child.process is parents and child.ask("echo", 3, timeout_s=30) == [3]
