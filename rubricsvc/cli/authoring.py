@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Method, Research, Specification
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric_analysis import TestOutcome
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
@@ -30,9 +31,6 @@ from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import request
 from workers import checks
 from workers.authoring.gate import OFF_TOPIC, proposals
-
-if TYPE_CHECKING:
-    from rubricsvc.core.rubric_analysis import TestOutcome
 
 Names = list[str] | None
 

@@ -131,13 +131,9 @@ def require_database() -> None:
 
 @contextmanager
 def local_service(caller: str | None = None) -> Iterator[LocalService]:
-    """Open the service in this process, for a command that needs the database itself.
+    """Open the service in this process, for a command that needs the database itself; see `require_database`.
 
-    Args:
-        caller: Who acts, by default the user of the operating system.
-
-    Raises:
-        InvalidError: RUBRICSVC_URL is set.
+    By default the user of the operating system acts.
     """
     require_database()
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data

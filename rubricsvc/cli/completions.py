@@ -7,25 +7,10 @@ from typing import Annotated
 
 import typer
 
+from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import File, Format, import_and_report, import_file
 from rubricsvc.cli.models import ask, served_models
-from rubricsvc.cli.output import (
-    MAX_SEED,
-    WITH_FAILURES,
-    Json,
-    clean,
-    continue_hint,
-    counted,
-    echo,
-    fields_of,
-    group,
-    ignore_broken_pipe,
-    print_data,
-    progress_bar,
-    shorten,
-    show,
-)
 from rubricsvc.cli.score import Model, judge_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Sampling
@@ -34,13 +19,13 @@ from rubricsvc.queries import CompletionFilters, ImportQuery
 from rubricsvc.schemas.base import every_row
 from workers.authoring.completions import CompletionSampler, SamplingResult
 
-app = group("Completions of prompts.")
+app = output.group("Completions of prompts.")
 
 _COLUMNS = ("id", "prompt_id", "completion.policy", "completion.step")
 
 
 @command(app, "import", without=ImportQuery.model_fields.keys() - {"format", "skip_invalid"})
-def import_(query: ImportQuery, file: File, format: Format = None, as_json: Json = False) -> None:
+def import_(query: ImportQuery, file: File, format: Format = None, as_json: output.Json = False) -> None:
     """Import completions and prompts, without rubrics.
 
     A file is imported whole or not at all. Importing it again changes nothing.
@@ -52,18 +37,18 @@ def import_(query: ImportQuery, file: File, format: Format = None, as_json: Json
 def show_(
     query: CompletionFilters,
     completion_id: Annotated[int | None, typer.Argument(help="Id.", show_default="list completions")] = None,
-    as_json: Json = False,
+    as_json: output.Json = False,
 ) -> None:
     """Show one completion, or list completions."""
     empty = "no completions; add some with `rubricsvc completions import` or `rubricsvc completions generate`"
     with service() as s:
         if completion_id is None:
-            show(s.completions.page(query), as_json, columns=(*_COLUMNS, "completion.text"), empty=empty)
+            output.show(s.completions.page(query), as_json, columns=(*_COLUMNS, "completion.text"), empty=empty)
             return
         found = s.completions.get(completion_id)
-    show(found, as_json, columns=_COLUMNS)
+    output.show(found, as_json, columns=_COLUMNS)
     if not as_json:
-        print_data(f"\n{clean(found.completion.text)}")
+        output.print_data(f"\n{output.clean(found.completion.text)}")
 
 
 _PROMPTS = "File with prompts, in any format; - is stdin."
@@ -79,10 +64,10 @@ def generate(
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=10_000, help="Completions of each prompt.")] = 4,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help=_SEED)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=output.MAX_SEED, help=_SEED)] = 0,
     policy: Annotated[str | None, typer.Option(help="Policy of the completions.", show_default="the model")] = None,
     model: Model = None,
-    as_json: Json = False,
+    as_json: output.Json = False,
 ) -> None:
     """Sample completions of prompts from the model of a judge, and store them.
 
@@ -116,7 +101,7 @@ def generate(
             except UnavailableError as error:  # a server that lists no models is reachable
                 if isinstance(error.__cause__, httpx2.TransportError):
                     raise
-        with continue_hint("the completions so far are stored"), progress_bar("completions") as bar:
+        with output.continue_hint("the completions so far are stored"), output.progress_bar("completions") as bar:
 
             def update(result: SamplingResult) -> None:
                 failed = result.reasons.total()
@@ -125,18 +110,18 @@ def generate(
             stored = every_row(s.completions.page, policy=name)
             result = ask(asked, lambda engine: sampler.run(engine, ids, stored, update))
     for failed in result.failures:
-        detail = shorten(failed.failure.detail, 200)
-        echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")
-    counts = {"policy": name, "prompts": len(ids), **fields_of(result, "stored", "existing", "truncated")}
+        detail = output.shorten(failed.failure.detail, 200)
+        output.echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")
+    counts = {"policy": name, "prompts": len(ids), **output.fields_of(result, "stored", "existing", "truncated")}
     counts["failed"] = {str(reason): count for reason, count in result.reasons.items()}
     counts["completion_tokens"] = round(result.tokens)
-    with ignore_broken_pipe():
-        show(counts, as_json)
+    with output.ignore_broken_pipe():
+        output.show(counts, as_json)
     if result.stopped is not None:
-        missing = counted(result.total - result.existing - result.stored, "completion")
+        missing = output.counted(result.total - result.existing - result.stored, "completion")
         why = f"{result.stopped.reason}: {result.stopped.detail}"
         raise UnavailableError(f"stopped, {missing} missing: {why}", hint="run the same command again to continue")
     if result.reasons:
-        echo("hint: run the same command again to ask for what is missing")
-        raise typer.Exit(WITH_FAILURES)
-    echo(f"next: rubricsvc jobs submit --judge NAME --policy {name}")
+        output.echo("hint: run the same command again to ask for what is missing")
+        raise typer.Exit(output.WITH_FAILURES)
+    output.echo(f"next: rubricsvc jobs submit --judge NAME --policy {name}")

@@ -79,11 +79,7 @@ def run_command(*command: str) -> None:
 
 
 def open_folder(out: Path, size: Mapping[str, float], seed: int) -> bool:
-    """Create the folder, or continue in it; return whether it has a demo already.
-
-    Raises:
-        ConflictError: It has a demo of another size or seed.
-    """
+    """Create the folder, or continue in it; return whether it has a demo, which must be of the same size and seed."""
     config, text = out / "research.toml", TEMPLATE.read_text(encoding="utf-8").format(seed=seed, **size)
     if config.is_file():
         if config.read_text(encoding="utf-8") != text:

@@ -30,7 +30,7 @@ from rubricsvc.core.verdict import TRANSIENT, Reason
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
-from rubricsvc.queries import AgreementQuery, Paging
+from rubricsvc.queries import AgreementQuery, CalibrationQuery, Paging
 from rubricsvc.schemas.base import every_row
 from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 app = output.group("Judges: add, test and compare them.")
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
-Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
 
 _COLUMNS = ("id", "name", "judge.engine", "judge.model", "judge.mode", "judge.endpoint.base_url", "audit", "error")
 _DATA = {"name", "license", "completions", "questions", "share"}
@@ -54,6 +53,8 @@ ADD_TIMEOUT_S = 30.0
 """Seconds that `judges add` waits for a reply."""
 _EMBEDDED_TOKENS = 96
 """Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
+MIN_COMPLETIONS = 10
+"""Fewer give a repeatability that says little."""
 _NOT_REACHED = TRANSIENT | {Reason.REFUSED, Reason.ENGINE_ERROR, Reason.NO_LOGPROBS}
 """Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 
@@ -198,10 +199,8 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
 def ask_test_questions(judge: Judge) -> None:
     """Ask both test questions once, print what came, and warn where the judge does not distinguish them.
 
-    The judge waits for no outage, retries once at most, and writes little if it is the embedded model.
-
-    Raises:
-        UnavailableError: The model cannot be reached.
+    The judge waits for no outage, retries once at most, and writes little if it is the embedded model. It is an
+    UnavailableError if the model cannot be reached.
     """
     from workers.audit.repeatability import COMPLETION, MIN_DIFFERENCE, OTHER, PROMPT, RUBRIC
     from workers.scoring.completions import score_group
@@ -279,13 +278,12 @@ def agreement(
         show(s.labels.agreement(query) if judge is None else s.judges.agreement(judge, query), as_json)
 
 
-@app.command()
+@command(app)
 def calibrate(
     judge: JudgeRef,
+    query: CalibrationQuery,
     *,
     name: Annotated[str | None, typer.Option("--as", help="New judge.", show_default="NAME-calibrated")] = None,
-    job: Job = None,
-    held_out: Annotated[float, typer.Option(min=0.05, max=0.9, help="Share of the prompts to measure on.")] = 0.3,
     as_json: Json = False,
 ) -> None:
     """Calibrate a readout judge on labels, and store the calibrated judge under a new name.
@@ -295,7 +293,7 @@ def calibrate(
     is measured on held-out prompts.
     """
     with service() as s:
-        calibrated = s.judges.calibrate(judge, name=name, job_id=job, held_out=held_out)
+        calibrated = s.judges.calibrate(judge, query)
     show(calibrated, as_json)
     for one in calibrated.families:
         if one.before and one.after and one.after.log_loss > one.before.log_loss:
@@ -356,10 +354,9 @@ def audit(
             return
         columns = ("name", "attacks", "rate", "baseline", "mean_shift", "max_rate", "passed", "unscored", "reason")
         show(result.suites, columns=columns)
-        rates = [(one.name, kind, rate) for one in result.suites for kind, rate in one.families.items()]
-        show(
-            {"kinds": [dict(zip(("suite", "kind", "rate"), one, strict=True)) for one in rates], "worst": result.worst}
-        )
+        families = [(one.name, one.families.items()) for one in result.suites]
+        kinds = [{"suite": suite, "kind": kind, "rate": rate} for suite, rates in families for kind, rate in rates]
+        show({"kinds": kinds, "worst": result.worst})
         echo(f"{stored.name}: {result.result}{f' ({result.non_default_options})' * bool(given)}")
 
 
@@ -375,10 +372,6 @@ def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
         limits |= {name: float(number)} if sign else dict.fromkeys(attacks, float(number))
     plan.check_names(limits)
     return limits
-
-
-MIN_COMPLETIONS = 10
-"""Fewer give a repeatability that says little."""
 
 
 @app.command()

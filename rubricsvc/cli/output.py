@@ -127,11 +127,7 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
     As JSON, each record is a line. Otherwise a list is a table; a record has a line for each field with a value, then a
     section for each of its lists and inner records. How to list further rows of a page goes to stderr.
 
-    Args:
-        data: What to print.
-        as_json: Print JSON.
-        columns: Fields to print where it is not JSON, also of inner values (``prompt.text``); by default all.
-        empty: Message where a list has no rows.
+    ``columns`` are the fields to print where it is not JSON, also of inner values (``prompt.text``); by default all.
     """
     from pydantic import TypeAdapter
 

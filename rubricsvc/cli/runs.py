@@ -31,6 +31,9 @@ app = output.group("Training runs.")
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training configuration (docs/training.md).")]
 Drafts = Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")]
 Forced = Annotated[bool, typer.Option("--force", help="Start although the preflight refuses; recorded.")]
+_SHARE = "where they are at most 10% of the run's"
+_SAMPLE = typer.Option("--preflight/--no-preflight", help="Sample completions for the preflight.", show_default=_SHARE)
+Sampled = Annotated[bool | None, _SAMPLE]
 RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its folder.", show_default=False)]
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
@@ -72,14 +75,7 @@ def start(
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     allow_drafts: Drafts = False,
     force: Forced = False,
-    preflight: Annotated[
-        bool | None,
-        typer.Option(
-            "--preflight/--no-preflight",
-            help="Sample completions for the preflight.",
-            show_default="where they are at most 10% of the run's",
-        ),
-    ] = None,
+    preflight: Sampled = None,
     as_json: Json = False,
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint.

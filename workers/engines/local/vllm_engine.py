@@ -35,17 +35,9 @@ from rubricsvc.core.verdict import Reason, Usage
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
+from workers.engines.local import models
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.embedded_model import stored_once
-from workers.engines.local.models import (
-    load_backoff,
-    loading,
-    model_failure,
-    model_folder,
-    model_path,
-    open_tokenizer,
-    write_merged,
-)
 from workers.engines.local.weights import ModelWeights, check_sha256
 
 _ENVIRONMENT = {
@@ -147,23 +139,23 @@ class _Runtime:
             finally:
                 model.requests -= 1
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-            return [model_failure(error) for _ in request.questions]
+            return [models.model_failure(error) for _ in request.questions]
 
     def _model(self, key: ModelWeights) -> _Model:
         """Return the model. Loading blocks this loop, which serves vLLM only."""
         if key in self.models and self.models[key].engine.errored:
             self.models.pop(key).stop()
         if key not in self.models:
-            with load_backoff(self._failures, key):
+            with models.load_backoff(self._failures, key):
                 model, revision = key.model, key.revision
                 if key.adapter:
                     what = f"the merged model of {key.model} and {key.adapter}"
                     name = digest(key.model, key.revision, key.sha256 or key.adapter)
                     merged = get_settings().cache_dir / "merged" / name
-                    model, revision = str(stored_once(merged, partial(write_merged, weights=key), what)), None
+                    model, revision = str(stored_once(merged, partial(models.write_merged, weights=key), what)), None
                 else:
-                    check_sha256(model_folder(key), key.sha256)
-                config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))
+                    check_sha256(models.model_folder(key), key.sha256)
+                config, conversation = _config(model, revision), Conversation(models.open_tokenizer(model, revision))
                 try:
                     self.models[key] = _Model.start(model, config, conversation)
                 except UnavailableError:
@@ -191,7 +183,7 @@ class _Model:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         others = set(multiprocessing.active_children())
-        with loading(model):
+        with models.loading(model):
             engine = AsyncLLM.from_vllm_config(config, disable_log_stats=True)
         ours = [str(process.pid) for process in multiprocessing.active_children() if process not in others]
         guard = subprocess.Popen([sys.executable, "-c", _GUARD, *ours], stdin=subprocess.PIPE)  # noqa: S603 - fixed arguments
@@ -264,7 +256,7 @@ def _config(model: str, revision: str | None) -> Any:
         options |= _CPU_OPTIONS
         if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:  # vLLM's default is most of the memory
             options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
-    path = model_path(model)
+    path = models.model_path(model)
     options |= {"revision": None if Path(path).is_dir() else revision} | machine_options()
-    with loading(model):
+    with models.loading(model):
         return AsyncEngineArgs(model=path, **options).create_engine_config(UsageContext.ENGINE_CONTEXT)
