@@ -116,15 +116,18 @@ def detect(file: InputFile) -> str:
     criteria = first.get("criteria") if isinstance(first, dict) else None
     given = [one for one in criteria if one] if isinstance(criteria, list) else []
     texts = [isinstance(one, str) or (isinstance(one, dict) and "text" in one) for one in given]
-    if texts and all(texts) and fields <= {*FIELDS}:
+    named = isinstance(given[0], dict) and given[0].keys() & {"id", "name"} if given else False  # of another format
+    if texts and all(texts) and fields <= {*FIELDS} and not named:
         return "native"  # without a look at the mappings
+    ending = file.path.suffix.lower()
+    if (is_csv := ending in (".csv", ".tsv", ".xlsx", ".xlsm")) and "criterion" in fields:
+        return "criteria_csv"
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
     if len(matching) == 1:
         return matching[0]
     if matching:
         message = f"its records may be of several formats: {', '.join(matching)}"
         raise file_error(file.location, "ambiguous_format", message, f"choose one: --format {matching[0]}")
-    ending = file.path.suffix.lower()
     if (
         first is None
         or file.errors.count  # after a line that is not JSON, its error is what matters
@@ -133,8 +136,6 @@ def detect(file: InputFile) -> str:
         or ("prompt" in fields and ("rubric" in fields or fields.issubset(FIELDS)))  # or one beside a prompt
     ):
         return "native"
-    if (is_csv := ending in (".csv", ".tsv", ".xlsx", ".xlsm")) and "criterion" in fields:
-        return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
     if (kind := kind_of(first)) is not None:

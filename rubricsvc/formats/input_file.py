@@ -13,6 +13,7 @@ import io
 import json
 import math
 import re
+import tomllib
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -242,9 +243,8 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
         from openpyxl import load_workbook
         from openpyxl.utils import range_boundaries
     except ModuleNotFoundError:
-        raise file_error(
-            location, "not_readable", "openpyxl is not installed", "pip install 'rubricsvc[excel]'"
-        ) from None
+        hint = "pip install 'rubricsvc[excel]'"
+        raise file_error(location, "not_readable", "openpyxl is not installed", hint) from None
     rows, unknown = list[list[str]](), list[str]()
     try:
         with warnings.catch_warnings(), ZipFile(io.BytesIO(data)) as archive:
@@ -260,11 +260,9 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
             formulas = source.iter_rows() if re.search(rb"<(\w+:)?f[ />]", xml) else repeat(())
             for row, written in zip(sheet.iter_rows(), formulas, strict=False):
                 rows.append([_cell_text(cell.value) for cell in row])
-                unknown += [f"{cell.coordinate}: {cell.value}" for cell in row if cell.data_type == "e"]
-                given = zip(row, written, strict=False)
-                unknown += [
-                    f"{f.coordinate}: {f.value}" for cell, f in given if f.data_type == "f" and cell.value is None
-                ]
+                empty = [f for cell, f in zip(row, written, strict=False) if f.data_type == "f" and cell.value is None]
+                empty += [cell for cell in row if cell.data_type == "e"]
+                unknown += [f"{cell.coordinate}: {cell.value}" for cell in empty]
             merged = [range_boundaries(one.decode()) for one in re.findall(rb'mergeCell [^>]*ref="([A-Z0-9:]+)"', xml)]
             if sum(min(bottom, len(rows)) - top for _, top, _, bottom in merged) > MAX_YAML:
                 raise ValueError(f"it has more than {MAX_YAML} merged cells")
@@ -282,10 +280,8 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
             row.extend([""] * (left - len(row)))
             row[left - 1] = value
             filled += 1
-    if filled:
-        errors.add(
-            notes=[location.error("filled", f"{filled} cells have the value of the merged cell that they are in")]
-        )
+    note = location.error("filled", f"{filled} cells have the value of the merged cell that they are in")
+    errors.add(notes=[note] if filled else [])
     return rows
 
 
@@ -438,7 +434,7 @@ class _YamlBuilder:
 
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-_KINDS |= {".csv": "csv", ".tsv": "csv", ".xlsx": "xlsx", ".xlsm": "xlsx", ".parquet": "parquet"}
+_KINDS |= {".toml": "toml", ".csv": "csv", ".tsv": "csv", ".xlsx": "xlsx", ".xlsm": "xlsx", ".parquet": "parquet"}
 
 
 @dataclass(eq=False)
@@ -551,6 +547,11 @@ class InputFile:
             raise file_error(location, "encoding", message, "save the file as UTF-8") from None
         if kind == "json":
             return read_document(text, self.name, self.errors, self.max_values)
+        if kind == "toml":
+            try:
+                return iter([(tomllib.loads(text), self.location, [])])
+            except tomllib.TOMLDecodeError as error:
+                raise file_error(self.location, "toml_invalid", f"is not TOML: {error}") from None
         if kind == "csv":
             return read_csv(text, self.name, self.max_values, rename=self.mapping is None)
         return read_yaml(text, self.name, self.max_values or MAX_YAML)

@@ -46,7 +46,8 @@ FOLDER = Path(__file__).parent / "mappings"
 _OUTSIDE = r"(?![^{}]*\})"
 _ALTERNATIVE, _PIPE = re.compile(r"\s*\|\|\s*" + _OUTSIDE), re.compile(r"\s*(?<!\|)\|(?!\|)\s*" + _OUTSIDE)
 _SLOT, _VARIABLE = re.compile(r"\{([^{}]+)\}"), re.compile(r"<([^<>]+)>")
-_CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else")
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else", "ignored")
 
 
 class Rows(Value):
@@ -290,6 +291,10 @@ class Scope:
                 self.reader.counts[value] += 1
                 times = self.reader.counts[value]
                 found = f"-{times}" if times > 1 else ""
+            case "filled":  # {{ name }} by the texts of the mapping that the argument names
+                texts = self.find(argument).value
+                names = texts if isinstance(texts, dict) else {}
+                found = _PLACEHOLDER.sub(lambda slot: str(names.get(slot[1], slot[0])), str(value))
             case "applicable":  # the label of an option; null for one that says that the criterion is not applicable
                 options = self.find(f"{argument}.options").items()
                 absent = [
@@ -395,6 +400,10 @@ class Scope:
             return self._joined([spec], at, [])
         if not self.admits(spec):
             return self.build(spec["else"], at) if "else" in spec else MISSING
+        if "ignored" in spec:
+            note = self._source(spec["ignored"] if "{" in spec["ignored"] else f"={spec['ignored']}")
+            self.entry.note("ignored", f"is not carried: {note.value}")
+            return MISSING
         if "then" in spec:
             return self.build(spec["then"], at)
         built = ((name, self.build(part, (*at, name))) for name, part in spec.items() if name not in _CONTROL)
@@ -414,7 +423,8 @@ class Scope:
                 inner = {name: one for name, one in part.items() if name not in ("each", "beside", "as", "let")}
                 for one in self.loop(part, node):
                     if isinstance(nested, dict) and "each" in nested:
-                        one._joined([nested], at, joined)
+                        if one.admits(inner):
+                            one._joined([nested], at, joined)
                         continue
                     place = (*at, len(joined))
                     if one.item.path is not None:
@@ -433,7 +443,7 @@ class Scope:
 
 
 FUNCTIONS = (
-    *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl"),
+    *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl", "filled", "negative", "spaced"),
     *("strip", "before", "split", "lines", "listed", "prefixed", "stems", "without", "given", "arguments"),
     *("asked", "sections", "sha256", "digest", "flattened"),
 )
@@ -450,11 +460,16 @@ def _plain(name: str, node: Node, argument: str) -> Any:
         case "before":
             found = text.partition(argument)[0]
         case "split":
-            found = [one.strip() for one in text.split(argument) if one.strip()]
+            found = [one.strip() for one in (text.split(argument) if argument else text.splitlines()) if one.strip()]
         case "lines":
             found = text.replace("\\n", "\n")
         case "listed":
-            found = [value] if isinstance(value, str) else value
+            found = value if isinstance(value, list) else [value]
+        case "negative":
+            found = -abs(value) if isinstance(value, int | float) else value
+        case "spaced":  # levels from worst to best, with values at equal distances
+            given_items = value if isinstance(value, list) else []
+            found = {str(one): place / max(len(given_items) - 1, 1) for place, one in enumerate(given_items)} or value
         case "sha256":
             found = sha256(text.encode()).hexdigest()[: int(argument)]
         case "digest":
@@ -533,7 +548,7 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
             raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
         group.append(row)
     if filled:
-        message = f"{filled} rows have the {', '.join(rows.by)} of the row above, as in merged cells"
+        message = f"rows with the {', '.join(rows.by)} of the row above, as in merged cells: {filled}"
         file.errors.add(notes=[file.location.error("filled", message)])
     for number, group in enumerate(groups.values(), start=1):
         if rows.parts and len(group) == 1:

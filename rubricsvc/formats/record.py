@@ -256,6 +256,11 @@ class Entry:
             self.seen.add(error)
             (self.notes if note else self.errors).append(error)
 
+    def note(self, code: str, message: str) -> None:
+        """Add a note on the file, which is added once."""
+        note = Location(self.location.file).error(code, message)
+        self.notes += [note] if note not in self.notes else []
+
     def expected(self, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
         """Add the error "expected ``what``, found ``value``"."""
         self.add(code, f"expected {what}, found {describe(value)}", path)
@@ -273,7 +278,7 @@ class Entry:
     def unknown(self, name: str, allowed: Collection[str], path: FieldPath = ()) -> None:
         """Add the error for a field that is not ``allowed``; for the column of a sheet that no name is like, a note."""
         if self.is_csv and not get_close_matches(name, allowed, cutoff=0.8):
-            self.notes.append(Location(self.location.file).error("ignored", f"column {name!r} is not read"))
+            self.note("ignored", f"column {name!r} is not read")
         else:
             self.add("extra_forbidden", f"unknown field; {closest(name, allowed)}", (*path, name))
 
@@ -301,8 +306,8 @@ class Entry:
                     inner = (*(names.get(str(step), step) for step in inner[1:2]), *inner[2:])
                 self.add(one.code, message, (*path, *inner))
             raise InvalidFileError(self.errors) from None
-        file, named = Location(self.location.file), ", ".join(sorted(ignored))
-        self.notes += [file.error("ignored", f"ignored in messages: {named}")] if ignored else []
+        if ignored:
+            self.note("ignored", f"ignored in messages: {', '.join(sorted(ignored))}")
         return built
 
 

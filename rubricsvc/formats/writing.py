@@ -17,7 +17,7 @@ import yaml
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Binary, Ordinal, Rubric, Scale
+from rubricsvc.core.rubric import Binary, Check, Ordinal, Rubric, Scale
 from rubricsvc.core.states import APPROVED
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
@@ -131,20 +131,17 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
             for one in rubric.criteria:
                 fields = {"criterion": one.text, "weight": plain_number(one.weight), "key": one.key}
                 fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
-                check = strict_json.dump(one.check.model_dump(mode="json")) if one.check else ""
-                fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
-                fields |= {"scale": _scale_cell(one.scale), "check": check}
-                fields |= {"formula": rubric.formula, "state": record.state}
+                fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags), "scale": _cell(one.scale)}
+                fields |= {"check": _cell(one.check), "formula": rubric.formula, "state": record.state}
                 yield {"id": record.id or "", "name": record.name, "prompt": prompt.text if prompt else "", **fields}
 
 
-def _scale_cell(scale: Scale) -> str:
-    match scale:
-        case Binary():
-            return ""
-        case Ordinal(levels=levels) if not any(level.text for level in levels):
-            return strict_json.dump({level.label: level.value for level in levels})
-    return strict_json.dump(scale.model_dump(mode="json"))
+def _cell(part: Scale | Check | None) -> str:
+    if part is None or isinstance(part, Binary):
+        return ""
+    if isinstance(part, Ordinal) and not any(level.text for level in part.levels):
+        return strict_json.dump({level.label: level.value for level in part.levels})
+    return strict_json.dump(part.model_dump(mode="json"))
 
 
 def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = None) -> Iterator[Row]:

@@ -76,7 +76,7 @@ def test_functions_are_at_most_100_lines() -> None:
 BUDGETS = {
     "rubricsvc/core": 3_530,
     "rubricsvc/stats": 1_830,
-    "rubricsvc/formats": 2_600,
+    "rubricsvc/formats": 2_630,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 653,
     "rubricsvc/collections": 1_380,
