@@ -23,7 +23,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.record import Entry, InvalidFileError, Location, Record, rubric_name
-from rubricsvc.graders.model import Grader, rubric_of
+from rubricsvc.graders.model import Grader, doubts, rubric_of
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def read(entry: Entry) -> Iterator[Record]:
         row = entry.build(_Item, data if "item" in data else {"item": data})
         messages = row.item.get("messages") or [{"role": "user", "content": json.dumps(row.item, ensure_ascii=False)}]
         prompt = entry.build(Prompt, {"messages": messages, "item": row.item}, ("item",))
-        grader = _grader(entry, row.grader, ("grader",)) if "item" in data and "grader" in data else None
+        grader = _grader(entry, row.grader, ("grader",), row.item) if "item" in data and "grader" in data else None
         id_ = row.item.get("id") if row.id is None else row.id
         yield Record(
             prompt,
@@ -80,12 +80,15 @@ class _Holder(Value):
     grader: Grader
 
 
-def _grader(entry: Entry, data: Any, path: FieldPath) -> Grader:
+def _grader(entry: Entry, data: Any, path: FieldPath, item: dict[str, JsonValue] | None = None) -> Grader:
     parts = data.get("graders") if isinstance(data, dict) else None
     if isinstance(parts, dict) and isinstance(parts.get("type"), str):
         alone = parts.get("name") or parts["type"]  # one grader, as the type in OpenAI's client has it
         data = {**data, "graders": {str(alone): parts}}
-    return entry.build(_Holder, {"grader": data}, path, nested={"grader": {}}).grader
+    grader = entry.build(_Holder, {"grader": data}, path, nested={"grader": {}}).grader
+    for doubt in doubts(grader, item):
+        entry.note("template", doubt)
+    return grader
 
 
 def parse_prompt(item: Any) -> Prompt:

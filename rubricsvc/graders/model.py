@@ -13,7 +13,7 @@ import math
 import re
 import symtable
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -40,7 +40,14 @@ from rubricsvc.core.rubric import (
     check_bounds,
     on_scale,
 )
-from rubricsvc.core.templates import FUNCTIONS, MAX_LENGTH, TemplateText, check_expression
+from rubricsvc.core.templates import (
+    FUNCTIONS,
+    MAX_LENGTH,
+    PLACEHOLDER,
+    TemplateText,
+    check_expression,
+    placeholder_path,
+)
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import OF_REPLY, Reason, Verdict
 from rubricsvc.errors import InvalidError
@@ -203,6 +210,29 @@ Grader = Annotated[StringCheck | TextSimilarity | Python | ScoreModel | LabelMod
 def parts_of(grader: Grader) -> dict[str, Part]:
     """Return the parts of a grader by the key of their criterion."""
     return dict(grader.graders) if isinstance(grader, Multi) else {grader.label: grader}
+
+
+_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:item|sample)\.[\w.\[\]-]+)\s*\}(?!\})")
+_SPAN = re.compile(r"\b\d+ ?(?:-|–|to|and|of|/|out of) ?(\d+)\b")
+
+
+def doubts(grader: Grader, item: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Yield what a grader's templates can hardly mean, by themselves and for an ``item`` that they grade."""
+    for name, part in parts_of(grader).items():
+        if isinstance(part, Python):
+            continue
+        texts = [one.content for one in part.input] if isinstance(part, _Model) else [part.input, part.reference]
+        paths = [placeholder_path(mark) for text in texts for mark in PLACEHOLDER.finditer(text)]
+        for path in dict.fromkeys(_SINGLE_BRACES.findall("\n".join(texts))):
+            yield f"{name}: {{{path}}} is plain text; write {{{{{path}}}}}"
+        if not any(path[:1] == ("sample",) for path in paths):
+            yield f"{name}: the completion is not in the template; add {{{{sample.output_text}}}}"
+        for field in dict.fromkeys(path[1] for path in paths if item is not None and path[:1] == ("item",)):
+            if field not in (item or ()):
+                yield f"{name}: {{{{item.{field}}}}} is no field of the item"
+        highest = max(map(int, _SPAN.findall("\n".join(texts))), default=0)
+        if isinstance(part, ScoreModel) and part.range is None and highest > 1:
+            yield f"{name}: it asks for numbers up to {highest}, and without a range only 0 to 1 are read"
 
 
 def rubric_of(grader: Grader) -> Rubric:

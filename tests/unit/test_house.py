@@ -77,7 +77,7 @@ BUDGETS = {
     "rubricsvc/core": 3_530,
     "rubricsvc/stats": 1_830,
     "rubricsvc/formats": 2_630,
-    "rubricsvc/graders": 450,
+    "rubricsvc/graders": 480,
     "rubricsvc/lint": 653,
     "rubricsvc/collections": 1_380,
     "rubricsvc/store": 3_910,

@@ -55,6 +55,26 @@ MULTI = {
 ALL = (STRING, SIMILAR, SCORE, LABEL, PYTHON, MULTI)
 
 
+def test_load_notes_templates_that_can_hardly_mean_what_they_say(tmp_path: Path) -> None:
+    def asked(text: str) -> list[dict[str, str]]:
+        return [{"role": "user", "content": text}]
+
+    score = {key: value for key, value in SCORE.items() if key != "range"}
+    cases: list[tuple[dict[str, object], str]] = [
+        (STRING | {"input": "{sample.output_text}"}, "plain text|completion"),
+        (SCORE | {"input": asked("Is {{item.answer}} right?")}, "completion"),
+        (SCORE | {"input": asked("{{sample.output_text}} {{item.anser}}")}, "item.anser"),
+        (score | {"input": asked("Rate {{sample.output_text}} from 1 to 10.")}, "up to 10"),
+        (MULTI | {"graders": {"same": STRING, "good": LABEL | {"input": asked("Right?")}}}, "good: the completion"),
+    ]
+    for grader, expected in [*cases, *((one, "") for one in ALL)]:
+        path = tmp_path / "grader.jsonl"
+        path.write_text(json.dumps({"item": {"answer": "x"}, "grader": grader}))
+        notes = [note.message for note in load(path).notes if note.code == "template"]
+        parts = expected.split("|") if expected else []
+        assert len(notes) == len(parts) and all(one in note for one, note in zip(parts, notes, strict=True)), notes
+
+
 def worth(rubric: Rubric, **values: float) -> float | None:
     return reward(rubric, [Verdict.scored(key, value) for key, value in values.items()]).value
 
