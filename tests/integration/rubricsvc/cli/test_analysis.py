@@ -49,7 +49,7 @@ def scored(cli: Cli, tmp_path: Path, completions: int = 40, prompts: int = 2) ->
     """A job over completions of some prompts, judged by a check and by the instant judge."""
     rubric = tmp_path / "rubric.yaml"
     checks = "{key: full, text: Has 10 words., check: {name: words, args: {min: 10}}}, " + (
-        "{key: short, text: Has at most 40 characters., check: {name: characters, args: {max: 40}}}"
+        "{key: short, text: Has 1 to 40 characters., check: {name: characters, args: {min: 1, max: 40}}}"
     )
     rubric.write_text(f"criteria: [{{key: clear, text: Is clear., weight: 2}}, {checks}]\n")
     answers = tmp_path / "answers.jsonl"
