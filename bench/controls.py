@@ -13,7 +13,6 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rubricsvc.core.generation import AuthoringTask, Contrast, GateFindings, Generation
 from rubricsvc.core.judge import Judge
@@ -191,7 +190,7 @@ def reference_tasks() -> list[AuthoringTask]:
 
 def swapped(tasks: Sequence[AuthoringTask], by: int = 5) -> list[AuthoringTask]:
     """The tasks with the reference of another one, that is not the other answer of the gate."""
-    return [replace(task, references=tasks[(n + by) % len(tasks)].references) for n, task in enumerate(tasks)]
+    return [task._replace(references=tasks[(n + by) % len(tasks)].references) for n, task in enumerate(tasks)]
 
 
 def labelled_tasks(*, permuted: bool) -> list[AuthoringTask]:

@@ -86,10 +86,9 @@ def check_broker(url: str) -> None:
         with Connection(url, connect_timeout=BROKER_SECONDS, transport_options=options) as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=BROKER_SECONDS)
     except Exception as error:  # each transport raises kinds of its own
-        raise UnavailableError(
-            f"the broker at {shown(url)} does not answer: {error or type(error).__name__}",
-            hint="check RUBRICSVC_BROKER_URL and that Redis or RabbitMQ runs; work waits in the database meanwhile",
-        ) from error
+        message = f"the broker at {shown(url)} does not answer: {error or type(error).__name__}"
+        hint = "check RUBRICSVC_BROKER_URL and that Redis or RabbitMQ runs; work waits in the database meanwhile"
+        raise UnavailableError(message, hint=hint) from error
 
 
 def shown(url: str) -> str:

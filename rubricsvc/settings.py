@@ -120,8 +120,7 @@ def secret(variable: str | None) -> str | None:
     """Return the value of an environment variable that is sent in a header, or None if it is unset."""
     value = os.environ.get(variable or "") or None
     if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
-        raise InvalidError(
-            f"the key in {variable} has a line break, a space or another character that headers do not allow",
-            hint=f"set it again without that character: export {variable}=… (files often end in a line break)",
-        )
+        message = f"the key in {variable} has a line break, a space or another character that headers do not allow"
+        hint = f"set it again without that character: export {variable}=… (files often end in a line break)"
+        raise InvalidError(message, hint=hint)
     return value

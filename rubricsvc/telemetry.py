@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
@@ -36,25 +37,17 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
     """
     brief = human is True
     human = sys.stderr.isatty() if human is None else human
-    render: list[structlog.typing.Processor] = (
-        [
-            *[lambda _logger, _method, event: {n: v for n, v in event.items() if n not in _ORIGIN}] * brief,
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(),
-                exception_formatter=structlog.dev.plain_traceback,
-                pad_level=not brief,
-                pad_event_to=0 if brief else 30,
-            ),
-        ]
-        if human
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-    )
+    render: list[structlog.typing.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if brief:
+        render.append(lambda _logger, _method, event: {n: v for n, v in event.items() if n not in _ORIGIN})
+    if human:
+        plain, colors = structlog.dev.plain_traceback, sys.stderr.isatty()
+        layout: dict[str, Any] = {"pad_level": not brief, "pad_event_to": 0 if brief else 30}
+        render.append(structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain, **layout))
+    else:
+        render += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render], foreign_pre_chain=_SHARED
-        )
-    )
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=render, foreign_pre_chain=_SHARED))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -6,7 +6,6 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -86,7 +85,7 @@ def read_toml(
                 places = dict.fromkeys(path for path in _paths(model) if unknown and path[-1] == one.path[-1])
                 if places:  # where a field of this name belongs
                     named = " or ".join(".".join(path) for path in sorted(places, key=len)[:MAX_PLACES])
-                    one = replace(one, message=f"unknown field in this table; did you mean {named}?")  # noqa: PLW2901
+                    one = one._replace(message=f"unknown field in this table; did you mean {named}?")  # noqa: PLW2901
                 problems.append(one)
         problems += check(data, path.parent)
     if config is None or problems:

@@ -169,12 +169,8 @@ class Link(NamedTuple):
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A document with its links; ``place`` says where it was read, for errors.
-
-    ``terms`` are the entries of an index that lead to it.
-    """
+class Page(NamedTuple):
+    """A document with its links and the ``terms`` of an index that lead to it; ``place`` is where it was read."""
 
     id: str
     title: str
@@ -255,10 +251,9 @@ def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
     if problem:
         faults.add(page.place, problem)
         return False
-    document = db.execute(
-        "INSERT INTO documents (id, title, place, characters) VALUES (?, ?, ?, ?)",
-        (page.id, page.title, page.place, len(page.text)),
-    ).lastrowid
+    values = (page.id, page.title, page.place, len(page.text))
+    insert = "INSERT INTO documents (id, title, place, characters) VALUES (?, ?, ?, ?)"
+    document = db.execute(insert, values).lastrowid
     start = 0
     for text in split(page.text):
         part = db.execute("INSERT INTO parts (title, text) VALUES (?, ?)", (page.title, text)).lastrowid

@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -363,7 +362,7 @@ def _pages(
         id_ = _without_ending(page.id)
         links = tuple(link._replace(target=_without_ending(link.target)) for link in page.links)
         title = _SPHINX_TITLE.sub("", _NUMBER.sub("", page.title)) or page.title
-        yield replace(page, id=id_, title=title, links=links, terms=tuple(terms.get(id_, ())))
+        yield page._replace(id=id_, title=title, links=links, terms=tuple(terms.get(id_, ())))
 
 
 def _without_ending(path: str) -> str:

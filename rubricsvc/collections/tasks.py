@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple, cast
 
@@ -33,8 +32,7 @@ OnPage = Callable[[int, int], None]
 """Receives how many pages of how many a capability has read."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """A prompt with its rubric. ``pages`` are ids of the documents that answer it: alternatives together.
 
     ``source`` is the id of a document that the prompt shows without its links, and that is not attached to it.
@@ -149,7 +147,7 @@ def attach(task: Task, library: Library, count: int, rng: random.Random) -> Task
     rng.shuffle(chosen)
     pages = (library.pages[id_] for id_ in chosen)
     documents = tuple(Document(id=page.id, title=page.title, text=page.text) for page in pages)
-    return replace(task, prompt=task.prompt.model_copy(update={"documents": documents}))
+    return task._replace(prompt=task.prompt.model_copy(update={"documents": documents}))
 
 
 MAX_LINKS = 8

@@ -131,8 +131,7 @@ DEFAULT_REPEATS = 5
 class Repeatability(Value):
     """The result of asking a judge the same questions ``repeats`` times, in other batches and orders.
 
-    ``criteria`` holds the deviation of verdict values in [0, 1] by kind of scale (binary, ordinal, numeric), ``reward``
-    that of rewards, in the unit of the rubrics' formulas, without completions that are vetoed in every repeat.
+    Rewards are in the unit of the rubrics' formulas, without completions that are vetoed in every repeat.
     """
 
     fingerprint: str = Field(description="Digest of how the judge was asked.")
@@ -140,7 +139,7 @@ class Repeatability(Value):
     measured_at: datetime = Field(description="Time of the measurement.")
     repeats: int = Field(ge=2, description="Times that each question was asked.")
     completions: int = Field(ge=1, description="Completions that were judged.")
-    criteria: dict[str, Deviation] = Field(description="Deviation of verdict values, by kind of scale.")
+    criteria: dict[str, Deviation] = Field(description="Deviation of values in [0, 1]: binary, ordinal, numeric.")
     reward: Deviation = Field(description="Deviation of rewards.")
     unscored: dict[str, int] = Field({}, description="Verdicts without a value, by outcome or reason.")
     vetoed: int = Field(0, ge=0, description="Completions that were vetoed in every repeat.")

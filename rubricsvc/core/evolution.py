@@ -25,20 +25,16 @@ RetirementReason = Literal["separation", "agreement", "limit"]
 
 
 class BufferedCriterion(Value):
-    """A criterion in the buffer of an evolution, with what was measured of it.
-
-    ``separation`` and ``mean`` are those of the newest group that it was tried on. ``agreeing`` counts the ``pairs`` of
-    completions that it orders as the trusted judge or people's labels do, over all its trials; ties count half.
-    """
+    """A criterion in the buffer of an evolution, with what was measured of it; the reference is a judge or people."""
 
     criterion: Criterion = Field(description="The criterion; its weight is the proposed one.")
     state: BufferState = Field(description="proposed: not tried yet; active; retired: tried again later; frozen.")
     reason: RetirementReason | None = Field(None, description="Why it is retired.")
     trials: int = Field(0, ge=0, le=MAX_COUNT, description="Groups of completions that it was tried on.")
     tested_step: int | None = Field(None, ge=0, le=MAX_COUNT, description="Step of the newest of them, from 0.")
-    separation: float | None = Field(None, ge=0.0, description="Standard deviation of its values within that group.")
+    separation: float | None = Field(None, ge=0.0, description="Standard deviation of its values in the newest group.")
     mean: UnitInterval | None = Field(None, description="Mean of its values in that group.")
-    agreeing: float = Field(0.0, ge=0.0, description="Pairs that are ordered as the reference orders them.")
+    agreeing: float = Field(0.0, ge=0.0, description="Pairs ordered as the reference orders them; ties are half.")
     pairs: int = Field(0, ge=0, le=MAX_COUNT, description="Pairs that the reference does not tie.")
 
     @property

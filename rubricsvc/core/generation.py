@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -133,16 +132,14 @@ class Provenance(Value):
     gate: GateFindings | None = Field(None, description="Findings of the gate; null without one.")
 
 
-@dataclass(frozen=True)
-class Contrast:
+class Contrast(NamedTuple):
     """Completions of one prompt of different quality, the best and the worst first."""
 
     better: tuple[Completion, ...]
     worse: tuple[Completion, ...]
 
 
-@dataclass(frozen=True)
-class AuthoringTask:
+class AuthoringTask(NamedTuple):
     """What a rubric is written for, and what it may be written from and tried on.
 
     ``references`` are the prompt's own, and completions of the policy that the settings name; ``own`` is a completion

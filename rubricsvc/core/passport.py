@@ -21,10 +21,7 @@ Removed = Annotated[JsonValue, Field(exclude=True, description="Of older passpor
 
 
 class Row(Value):
-    """The figures of one scorer (a baseline or a judge) on one part of a test set.
-
-    ``positives`` counts questions with a label of 0.5 or more. ``part`` is empty for the whole set.
-    """
+    """The figures of one scorer (a baseline or a judge) on one part of a test set."""
 
     scorer: Title = Field(description="Baseline or judge that gave the scores.")
     part: Text = Field("", description="Part of the set, such as a source or a variant; empty for all of it.")

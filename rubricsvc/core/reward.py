@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rubricsvc.core.rubric import ROUNDING, Criterion, GroupPath, Numeric, Rubric, on_scale, scale_values
 from rubricsvc.core.templates import check_expression
@@ -40,8 +40,7 @@ class UndefinedRewardError(FormulaError):
     """A formula without a value for these verdicts, such as a division by zero; other verdicts may have one."""
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """A formula of ``FORMULAS``.
 
     ``weighting`` says what a criterion counts in the coverage: its ``absolute`` weight, all ``equal``, or its share of
@@ -317,11 +316,7 @@ FORMULAS = {name: Formula(name, how, **options) for names, how, options in _TABL
 
 @dataclass(frozen=True)
 class Reward:
-    """The reward of one completion.
-
-    ``value`` is None where too little was judged; ``null_reason`` then gives the reason. ``contributions`` are by
-    criterion key, before the clip.
-    """
+    """The reward of one completion, or why it is null; ``contributions`` are by criterion key, before the clip."""
 
     value: float | None
     coverage: float
@@ -444,8 +439,7 @@ def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage:
         return Reward(None, judged / total, rubric.formula, null_reason=str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class Contribution:
+class Contribution(NamedTuple):
     """One criterion's part in the reward of a completion, before the veto and the clip.
 
     ``contribution`` is what it added, and ``gain``, at least 0, how much higher the reward would be if the value of

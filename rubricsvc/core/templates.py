@@ -77,9 +77,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "abs": abs,
     "floor": lambda x: float(math.floor(x)),
     "ceil": lambda x: float(math.ceil(x)),
-    "exp": math.exp,
-    "sqrt": math.sqrt,
-    "log": math.log,
+    **{function.__name__: function for function in (math.exp, math.sqrt, math.log)},
 }
 _VARIADIC = ("min", "max")
 _SYNTAX = f"expected + - * / ^ ( ), {' '.join(FUNCTIONS)}, numbers or names of parts"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _JOINS = (
     "\u0590-\u061b\u061d-\u115e\u1161-\u17b3\u17b6-\u180a\u1810-\u1fff\u2190-\u2bff\ua000-\uabff"
@@ -57,8 +57,7 @@ _ROLE_TOKEN = re.compile(
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class CleanText:
+class CleanText(NamedTuple):
     """Text that a judge may see; ``note`` says what was changed, if anything."""
 
     text: str

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import isclass
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,8 +21,7 @@ _NEAR = 0.7  # similarity from which a name may be the misspelling of another: '
 MAX_ERRORS = 1000  # invalid fields of a value whose messages are read; pydantic makes them all at once
 
 
-@dataclass(frozen=True, slots=True)
-class FieldMessage:
+class FieldMessage(NamedTuple):
     """What is wrong with one field. ``code`` is pydantic's error type, such as ``missing`` or ``float_type``."""
 
     path: FieldPath

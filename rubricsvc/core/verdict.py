@@ -6,9 +6,8 @@ A failure is never a number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -73,11 +72,7 @@ class Evidence(Value):
 
 
 class Usage(Value):
-    """Tokens of a call, and its ``cost`` in US dollars where a price is known.
-
-    ``cached`` tokens are a part of the ``prompt``; None where the engine does not count them. Verdicts of one call
-    carry shares of its usage, whose sums are the call's.
-    """
+    """Tokens of a call and their cost. Verdicts of one call carry shares of its usage, whose sums are the call's."""
 
     prompt: int = Field(0, description="Prompt tokens.")
     cached: int | None = Field(None, description="Prompt tokens read from the prefix cache; null if not counted.")
@@ -118,13 +113,11 @@ def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
 class Vote(Value):
     """One of the votes that a verdict aggregates: of a sample, a panel member or one order of a pair.
 
-    ``by`` names the voter: ``"strong"``, ``"sample 2"``, ``"shown before 1a2b…"``, ``"step 3"``, ``"part 1"``. A vote
-    that aggregates votes itself, such as a panel's in a cascade, has them as ``votes``. A failed one has up to
-    `RAW_CHARS` of ``detail`` and ``raw``. Quotes and thinking are only stored for the vote nearest to the
-    verdict, in the verdict.
+    It may aggregate ``votes`` itself, as a panel's in a cascade does. A failed one has up to `RAW_CHARS` of ``detail``
+    and ``raw``. Quotes and thinking are only stored for the vote nearest to the verdict, in the verdict.
     """
 
-    by: str = Field(description="Voter: a member's name, sample 2, step 3.")
+    by: str = Field(description="Voter: a member's name, sample 2, shown before 1a2b…, step 3, part 1.")
     outcome: Outcome = Field(description="Scored, abstained or failed.")
     value: UnitInterval | None = Field(None, description="Value of the vote, if it is scored.")
     probability: UnitInterval | None = Field(None, description="The model's own probability.")
@@ -138,15 +131,11 @@ class Vote(Value):
 
 
 class Verdict(Value):
-    """A verdict on one criterion. Use ``scored``, ``abstained`` or ``failed`` to create one.
-
-    ``probability`` is the judge's own, ``calibrated`` that after its calibration, and ``value`` that after its
-    threshold.
-    """
+    """A verdict on one criterion. Use ``scored``, ``abstained`` or ``failed`` to create one."""
 
     criterion: str = Field(description="Key of the criterion.")
     outcome: Outcome = Field(description="Scored, abstained or failed.")
-    value: UnitInterval | None = Field(None, description="Value on the criterion's scale; null unless it is scored.")
+    value: UnitInterval | None = Field(None, description="Value on the scale, after any threshold; null unless scored.")
     probability: UnitInterval | None = Field(None, description="The model's own probability.")
     calibrated: UnitInterval | None = Field(None, description="Probability after calibration.")
     answer_mass: UnitInterval | None = Field(None, description="Total probability of a readout's labels.")
@@ -210,8 +199,7 @@ class Label(Value):
     note: StorableText | None = Field(None, max_length=20_000, description="Why, in the person's words.")
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedLabel:
+class JudgedLabel(NamedTuple):
     """A label beside one judge's verdicts on the same completion under the same rubric.
 
     ``verdicts`` has the judge's newest verdicts by criterion, and is empty if it was not asked; ``reward`` was computed

@@ -8,8 +8,7 @@ where all have one prompt.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,7 @@ _EQUAL = 1e-9
 _PROBES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictMatrix:
+class VerdictMatrix(NamedTuple):
     """The ids, prompts, stored rewards and lengths in characters [N] of N completions, and of C criteria.
 
     ``values`` [N, C] are those of the verdicts. NaN is no reward or value; ``failed`` and ``abstained`` [C] are counts.

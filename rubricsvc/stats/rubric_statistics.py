@@ -71,12 +71,8 @@ def advice(criteria: Sequence[CriterionStatistics], redundant: Sequence[Redundan
         if one.kind == "judged" and r is not None and abs(r) >= FOLLOWS_LENGTH:
             message = f"correlation {r:+.2f} with the length: if length is meant, a check counts it exactly"
             found.append((one.key, "check", message))
-    return tuple(
-        Advice(action=action, criterion=key, evidence=evidence)
-        for criterion in by_key
-        for key, action, evidence in found
-        if key == criterion
-    )
+    found.sort(key=lambda one: list(by_key).index(one[0]))
+    return tuple(Advice(action=action, criterion=key, evidence=evidence) for key, action, evidence in found)
 
 
 def analysis(

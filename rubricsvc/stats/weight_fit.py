@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +28,7 @@ class Solution(NamedTuple):
     intercept: float = 0.0
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What people found of rows with ``values`` [N, C].
 
     Either ``scores`` [N] of completions, each by one of ``people``, who have offsets that are penalised like weights;

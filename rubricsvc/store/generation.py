@@ -263,11 +263,9 @@ def _labels(session: Session, prompt_id: int) -> Scored:
 
 def _rewards(session: Session, prompt_id: int) -> Scored:
     """Return the completions by their mean reward in the newest job where rewards differ."""
-    rewarded = (
-        select(ItemRow.job_id)
-        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-        .where(CompletionRow.prompt_id == prompt_id, ItemRow.state == DONE, ItemRow.reward.is_not(None))
-    )
+    rewarded = select(ItemRow.job_id).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    done = (CompletionRow.prompt_id == prompt_id, ItemRow.state == DONE, ItemRow.reward.is_not(None))
+    rewarded = rewarded.where(*done)
     differ = rewarded.group_by(ItemRow.job_id).having(func.min(ItemRow.reward) < func.max(ItemRow.reward))
     newest = session.scalar(differ.order_by(ItemRow.job_id.desc()).limit(1))
     mean = func.avg(ItemRow.reward)

@@ -84,8 +84,7 @@ def running_workers(session: Session) -> int:
     return session.scalar(select(func.count()).select_from(WorkerRow).where(reported_lately)) or 0
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(NamedTuple):
     """Open ``items`` by (judge name, state), all that are ``pending``, messages in the ``outbox``, running workers."""
 
     items: dict[tuple[str, str], int]
@@ -98,11 +97,8 @@ def queue(session: Session) -> Queue:
     """Count open items in an index. Every judge is listed with both open states, also with 0."""
     names = dict(session.execute(select(JudgeRow.id, JudgeRow.name)).all())
     items = {(name, state): 0 for name in names.values() for state in (PENDING, LEASED)}
-    open_items = (
-        select(ItemRow.judge_id, ItemRow.state, func.count())
-        .where(ItemRow.judge_id.in_(select(JudgeRow.id)), ItemRow.state.in_((PENDING, LEASED)))
-        .group_by(ItemRow.judge_id, ItemRow.state)
-    )
+    open_items = select(ItemRow.judge_id, ItemRow.state, func.count()).group_by(ItemRow.judge_id, ItemRow.state)
+    open_items = open_items.where(ItemRow.judge_id.in_(select(JudgeRow.id)), ItemRow.state.in_((PENDING, LEASED)))
     for judge_id, state, count in session.execute(open_items):
         items[names.get(judge_id, str(judge_id)), state] = count  # a judge may have come since
     messages = session.scalar(select(func.count()).where(OutboxRow.sent_at.is_(None))) or 0
@@ -204,11 +200,9 @@ def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> int
     if running <= 1:
         return limit
     of_judge = select(ItemRow.id).where(ItemRow.judge_id == judge_id)
-    some = of_judge.where(ItemRow.state == PENDING).limit(limit * running)
-    pending, leased = (
-        session.scalar(select(func.count()).select_from(query.subquery())) or 0
-        for query in (some, of_judge.where(ItemRow.state == LEASED))
-    )
+    bounds = ((PENDING, limit * running), (LEASED, None))
+    some = (of_judge.where(ItemRow.state == state).limit(most) for state, most in bounds)
+    pending, leased = (session.scalar(select(func.count()).select_from(one.subquery())) or 0 for one in some)
     equal_part, part_of_pending = -(-(pending + leased) // running), -(-pending // running)
     return min(limit, max(equal_part - held, part_of_pending))
 
@@ -231,13 +225,8 @@ def claim(
     With ``whole_groups``, the pending rest of each claimed item's group is claimed too; see `groups`.
     """
     now, c = database_time(session), ItemRow.__table__.c
-    wanted = (
-        select(ItemRow.id)
-        .where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING, ItemRow.id > after)
-        .order_by(ItemRow.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
+    pending = select(ItemRow.id).where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING, ItemRow.id > after)
+    wanted = pending.order_by(ItemRow.id).limit(limit).with_for_update(skip_locked=True)
     if job_id is not None:
         wanted = wanted.where(ItemRow.job_id == job_id)
     ids = list(session.scalars(wanted))
@@ -250,13 +239,10 @@ def claim(
         rest = select(ItemRow.id).join(CompletionRow, grouped)
         rest = rest.where(tuple_(*group).in_(begun), ItemRow.state == PENDING)
         ids = list({*ids, *session.scalars(rest.with_for_update(of=ItemRow, skip_locked=True))})
-    taken = session.execute(
-        update(ItemRow)
-        .where(ItemRow.id.in_(ids), ItemRow.state == PENDING)
-        .values(state=LEASED, fence=ItemRow.fence + 1, lease_until=now + seconds, worker=worker)
-        .returning(c.id, c.fence, c.job_id, c.completion_id, c.rubric_id, c.prompt_id, c.retries),
-        execution_options={"synchronize_session": False},
-    ).all()
+    taking = update(ItemRow).where(ItemRow.id.in_(ids), ItemRow.state == PENDING)
+    taking = taking.values(state=LEASED, fence=ItemRow.fence + 1, lease_until=now + seconds, worker=worker)
+    columns = (c.id, c.fence, c.job_id, c.completion_id, c.rubric_id, c.prompt_id, c.retries)
+    taken = session.execute(taking.returning(*columns), execution_options={"synchronize_session": False}).all()
     leases: list[Lease] = []
     for row in taken:
         right = (row.id, row.fence, row.job_id, judge_id)
@@ -438,19 +424,12 @@ def recompute(session: Session, replaced: Sequence[VerdictName]) -> set[int]:
     """
     repaired: set[int] = set()
     for chunk in batched(replaced):
-        sharing = (
-            select(ItemRow.id)
-            .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
-            .where(ItemRow.state == FAILED, tuple_(ItemRow.completion_id, QuestionRow.fingerprint).in_(chunk))
-        )
-        locked = (
-            select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id, JobRow.min_coverage)
-            .join(JobRow, JobRow.id == ItemRow.job_id)
-            .where(ItemRow.id.in_(sharing), ItemRow.state == FAILED)
-            .order_by(ItemRow.id)
-            .with_for_update(of=ItemRow)
-        )
-        items = session.execute(locked).all()
+        asked = select(ItemRow.id).join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
+        sharing = asked.where(tuple_(ItemRow.completion_id, QuestionRow.fingerprint).in_(chunk))
+        failed = select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id, JobRow.min_coverage)
+        failed = failed.join(JobRow, JobRow.id == ItemRow.job_id).where(ItemRow.state == FAILED)
+        locked = failed.where(ItemRow.id.in_(sharing.where(ItemRow.state == FAILED))).order_by(ItemRow.id)
+        items = session.execute(locked.with_for_update(of=ItemRow)).all()
         rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {item.rubric_id for item in items}}
         current = completions.verdicts_of_items(session, [item.id for item in items])
         rows = []

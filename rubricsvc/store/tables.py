@@ -124,8 +124,7 @@ class CompletionRow(DatedRow):
 class RubricRow(DatedRow):
     """One version of a named rubric, for one prompt or (without ``prompt_id``) for any.
 
-    ``state`` is that of its review, ``parent_id`` the version that it was edited from, ``added_by`` a person or key.
-    ``provenance`` is that of a generated rubric; it is long, so that it is read when it is used.
+    ``parent_id`` is the version that it was edited from; ``provenance`` is long, so that it is read when it is used.
     """
 
     __tablename__ = "rubrics"
@@ -176,10 +175,7 @@ class RubricTestRow(DatedRow):
 
 
 class JudgeRow(DatedRow):
-    """A judge. ``repeatability`` is the newest measurement, if there is one; ``passport`` that of a trained judge.
-
-    A passport is long, so that it is read when it is used.
-    """
+    """A judge, with its newest repeatability, and the passport of a trained one: long, and read when it is used."""
 
     __tablename__ = "judges"
 
@@ -245,9 +241,8 @@ class JobRow(DatedRow):
     """A batch of completions to be scored by one judge, or of prompts for which it writes rubrics.
 
     ``key`` makes submission idempotent. ``settings`` are those of a generation (`core.generation.Generation`).
-
-    ``budget`` (US dollars) limits what is ``spent`` and reserved, see `jobs`. Once a job is ``exhausted``, no
-    item of it is started. ``min_coverage`` is used instead of the rubrics' own.
+    ``budget`` (US dollars) limits what is ``spent`` and reserved, see `jobs`. Once a job is ``exhausted``, no item of
+    it is started. ``min_coverage`` is used instead of the rubrics' own.
     """
 
     __tablename__ = "jobs"
@@ -269,10 +264,7 @@ class JobRow(DatedRow):
 
 
 class ReservationRow(Base):
-    """US dollars of a job's budget that a worker has reserved for its calls.
-
-    When they are ``lost`` with a killed worker, they are counted in the job's ``spent``.
-    """
+    """US dollars of a job's budget that a worker has reserved; ``lost`` ones, of a killed worker, count as spent."""
 
     __tablename__ = "reservations"
 
@@ -290,11 +282,9 @@ class ItemRow(Base):
 
     An item of a generation has a prompt instead of a completion; its rubric is the generated one, once it is done.
     ``retries`` counts those that draw new samples, because none before was a rubric. The types of ``completion_id``
-    and ``rubric_id`` are those of scored items, which all queries of rewards read.
-
-    ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts
-    expired leases. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
-    them, ``failed_verdicts`` the failed ones among them.
+    and ``rubric_id`` are those of scored items, which all queries of rewards read. ``fence`` grows with each lease;
+    only the holder of the newest fence may record. ``lost`` counts expired leases. ``question_set`` and the completion
+    name the verdicts behind the reward; ``verdicts`` counts them, ``failed_verdicts`` the failed ones among them.
     """
 
     __tablename__ = "items"
@@ -482,11 +472,7 @@ class EvolutionRow(DatedRow):
 
 
 class EvolutionStepRow(DatedRow):
-    """The version that a step (from 0) used, and the round that followed, if any did.
-
-    ``entries`` is the buffer after the round, or while it is under way. ``target_id`` is the version that it has
-    written, null if it changed nothing.
-    """
+    """The version that a step (from 0) used, and its round, if any: the newest buffer, and the version written."""
 
     __tablename__ = "evolution_steps"
     __table_args__ = (UniqueConstraint("evolution_id", "step"),)
@@ -504,11 +490,7 @@ class EvolutionStepRow(DatedRow):
 
 
 class RunRow(DatedRow):
-    """A training run. ``key`` is its identity, which is kept in its folder.
-
-    ``seen_at`` is when its trainer last reported, by `leases.database_time`. ``judge_id`` is that of the judge
-    ``judge``, where it is stored.
-    """
+    """A training run. ``key`` is kept in its folder; ``seen_at``, the last report, is by `leases.database_time`."""
 
     __tablename__ = "runs"
 
@@ -600,10 +582,7 @@ class EvaluationCompletionRow(Base):
 
 
 class EvaluationRewardRow(Base):
-    """The reward by one score of the completion at ``place`` in an evaluation.
-
-    The verdicts of one that a job has scored are those of its item; ``verdicts`` are those of any other.
-    """
+    """The reward by one score of the completion at ``place`` in an evaluation; ``verdicts`` as of `RolloutRow`."""
 
     __tablename__ = "evaluation_rewards"
     __table_args__ = (UniqueConstraint("evaluation_id", "place", "score"),)

@@ -1,7 +1,5 @@
 """Metrics on arrays small enough to check by hand, and inputs without an estimate."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -74,9 +72,8 @@ def test_agreement_report_excludes_failures() -> None:
         row(21, 1.0, Verdict.abstained("a")),
         row(22, 1.0, None),
         row(23, None, Verdict.scored("a", 0.0)),
-        replace(
-            row(24, 1.0, Verdict.scored("a", 1.0)),
-            criterion=Criterion(key="a", text="Says a.", check=Check(name="contains", args={"text": "a"})),
+        row(24, 1.0, Verdict.scored("a", 1.0))._replace(
+            criterion=Criterion(key="a", text="Says a.", check=Check(name="contains", args={"text": "a"}))
         ),
     ]
     report = agreement_report(JUDGE, rows + spoilt, resamples=0).pooled

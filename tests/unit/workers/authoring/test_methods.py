@@ -1,7 +1,6 @@
 """The methods that are more than a prompt: contrastive, principles and traces."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +111,8 @@ MARKS = {"contrastive": "answer", "traces": "trajectory", "principles": "clause"
 @pytest.mark.parametrize(
     ("method", "task"),
     [
-        ("contrastive", {"contrast": replace(CONTRAST, better=(Completion(text=INJECTION),))}),
-        ("contrastive", {"contrast": replace(CONTRAST, worse=(Completion(text=INJECTION),))}),
+        ("contrastive", {"contrast": CONTRAST._replace(better=(Completion(text=INJECTION),))}),
+        ("contrastive", {"contrast": CONTRAST._replace(worse=(Completion(text=INJECTION),))}),
         ("traces", {"trajectories": ((trajectory(INJECTION), None),)}),
         ("traces", {"trajectories": ((trajectory("10.", INJECTION), None),)}),
         ("principles", {"specification": Specification(name="s", text=f"# Tone\n{INJECTION}")}),
