@@ -50,10 +50,8 @@ async def reject_cross_site(request: Request) -> None:
     if needs_key(request.app.state.settings, request.client.host if request.client else None):
         return
     if not is_loopback(re.sub(r":\d*$", "", request.headers.get("host", ""))):
-        raise ForbiddenError(
-            "without API keys the service accepts only the hosts localhost, 127.0.0.1 and [::1]",
-            hint="set RUBRICSVC_REQUIRE_KEY=true to serve under another name",
-        )
+        message = "without API keys the service accepts only the hosts localhost, 127.0.0.1 and [::1]"
+        raise ForbiddenError(message, hint="set RUBRICSVC_REQUIRE_KEY=true to serve under another name")
     if request.method in _SAFE:
         return
     site = request.headers.get("sec-fetch-site", "none")

@@ -25,18 +25,17 @@ router = APIRouter(tags=["graders"], route_class=StrictRoute)
 _ALIAS = "/fine_tuning/alpha/graders"
 
 
-class NewRun(Wire):
-    """A grader, the sample that it grades, and the item that its templates refer to."""
-
-    grader: dict[str, JsonValue] = Field(description="Grader, as OpenAI's JSON.")
-    model_sample: str = Field(description="Text of the sample.")
-    item: dict[str, JsonValue] = Field(default_factory=dict, description="Fields that the grader's templates refer to.")
-
-
 class GraderBody(Wire):
     """A grader to validate; the response is the same."""
 
     grader: dict[str, JsonValue] = Field(description="Grader, as OpenAI's JSON.")
+
+
+class NewRun(GraderBody):
+    """A grader, the sample that it grades, and the item that its templates refer to."""
+
+    model_sample: str = Field(description="Text of the sample.")
+    item: dict[str, JsonValue] = Field(default_factory=dict, description="Fields that the grader's templates refer to.")
 
 
 @router.post("/graders/validate", responses=error_responses())

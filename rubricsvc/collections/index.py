@@ -182,7 +182,6 @@ class Page(NamedTuple):
 
 PART_CHARS = 1000  # paragraphs are joined until a part has this length
 MAX_PART_CHARS = 3000  # a longer paragraph is split after a sentence, a line or a word
-
 _BREAK = re.compile(r"\n[ \t\r]*\n\s*")
 _HEADING = re.compile(r"#{1,6} |[^\n]{1,200}\n([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
 

@@ -34,13 +34,11 @@ _NO_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined"
 """Codecs of Python that no document names in good faith."""
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]\n]{1,500}\]\(<?([^()\s<>]{1,500})>?(?:\s[^()\n]{0,500})?\)")
 _MARKDOWN_TITLE = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # begins with that of UTF-16
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_BOMS = {
+    "utf-8-sig": (codecs.BOM_UTF8,),
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),  # one begins with that of UTF-16
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 
 
 class Pages(NamedTuple):
@@ -97,7 +95,7 @@ def read_files(files: Iterable[Path], folder: Path, faults: FaultyDocuments, enc
 
 
 def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
-    named = next((name for mark, name in _BOMS if data.startswith(mark)), None)
+    named = next((name for name, marks in _BOMS.items() if data.startswith(marks)), None)
     if named is None and html and (match := _CHARSET.search(data[:2048])):
         named = match[1].decode("ascii")
     try:

@@ -99,9 +99,7 @@ def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.
     return Criterion(key=key, text=text, weight=weight, sources=(source,))
 
 
-def cites(
-    pages: Sequence[Iterable[str]], titles: Iterable[str], *, weight: float = 2.0, required: bool = True
-) -> Criterion:
+def cites(pages: Sequence[Iterable[str]], titles: Iterable[str], *, required: bool = True) -> Criterion:
     """Return a criterion that a check decides: these documents, given or opened, are cited, and no others.
 
     If it is required, a report without them gets no reward: a judge may find in it what it does not say.
@@ -112,14 +110,14 @@ def cites(
     )
     text = f"Cites {' and '.join(named)}, which it was given or has opened, and nothing else."
     check = Check(name="cites_pages", args={"pages": [[*one] for one in alternatives]})
-    return Criterion(key="cites", text=text, weight=weight, required=required, check=check)
+    return Criterion(key="cites", text=text, weight=2.0, required=required, check=check)
 
 
-def quotes(passages: Iterable[str], *, weight: float = 3.0) -> Criterion:
+def quotes(passages: Iterable[str]) -> Criterion:
     """Return a criterion that a check decides: these passages are quoted, each with its document."""
     check = Check(name="quotes", args={"passages": [*passages]})
     text = "Quotes what answers word for word, with the page that it is from."
-    return Criterion(key="quotes", text=text, weight=weight, check=check)
+    return Criterion(key="quotes", text=text, weight=3.0, check=check)
 
 
 def faults(passages: Iterable[str]) -> tuple[Criterion, ...]:

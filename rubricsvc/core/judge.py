@@ -26,7 +26,6 @@ Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "casc
 Rule = Literal["mean", "median", "min", "majority"]
 
 LOCAL = frozenset({"transformers_local", "vllm_local"})  # engines that load a model in the worker
-
 FREE = LOCAL | {"none"}
 """Engines without costs. Any other, registered ones included, may cost money until its judge has a price (even 0)."""
 

@@ -79,10 +79,9 @@ def formula_for(rubric: Rubric, name: str) -> Formula:
         raise FormulaError(f"unknown formula {name!r}; expected one of {', '.join(sorted(FORMULAS))}")
     if rubric.groups and not how.groups:
         path = "/".join(rubric.groups[0].path)
-        raise FormulaError(
-            f"formula {name!r} ignores groups, and the rubric declares group {path!r}; remove the groups, or use "
-            + " or ".join(sorted(known for known, one in FORMULAS.items() if one.groups))
-        )
+        others = " or ".join(sorted(known for known, one in FORMULAS.items() if one.groups))
+        message = f"formula {name!r} ignores groups, and the rubric declares group {path!r}"
+        raise FormulaError(f"{message}; remove the groups, or use {others}")
     if not how.pitfalls and (pitfall := next((c for c in rubric.criteria if c.weight < 0), None)):
         raise FormulaError(f"{name} takes no negative weights; criterion {pitfall.key!r} has weight {pitfall.weight:g}")
     return how
@@ -376,9 +375,7 @@ def raw_reward(rubric: Rubric, judged: Values, how: Formula) -> RawReward:
     return value, contributions
 
 
-def _null_reason(
-    rubric: Rubric, by_key: Mapping[str, Verdict], covered: float, how: Formula, least: float
-) -> str | None:
+def _null_reason(rubric: Rubric, by_key: Mapping[str, Verdict], share: float, how: Formula, least: float) -> str | None:
     """Return why there is no reward, with the causes counted: ``coverage 0.86 < 1: unavailable ×7, no_answer ×1``."""
     causes = {
         key: str(by_key[key].reason or by_key[key].outcome) if key in by_key else "no verdict"
@@ -391,10 +388,10 @@ def _null_reason(
     required = next((key for key in causes if rubric.by_key[key].required), None)
     if required is not None:
         return f"required criterion {cut(repr(required), 80)} was not judged: {causes[required]}"
-    if len(causes) == len(rubric.criteria) or covered <= 0.0:
+    if len(causes) == len(rubric.criteria) or share <= 0.0:
         return f"nothing that counts was judged: {counted}"
-    if covered < least - 1e-12:
-        return f"coverage {math.floor(covered * 1000) / 1000:g} < {least:g}: {counted}"
+    if share < least - 1e-12:
+        return f"coverage {math.floor(share * 1000) / 1000:g} < {least:g}: {counted}"
     first = cut(repr(next(iter(causes))), 80)
     return f"{how.name} needs all criteria, and {first} was not judged: {counted}" if how.complete else None
 

@@ -21,9 +21,7 @@ from pydantic import AfterValidator, Field
 from rubricsvc.errors import cut
 
 MAX_LENGTH = 256_000  # characters of a template or of a grader's program; OpenAI's limit
-
 MAX_PLACEHOLDERS = 256  # placeholders of a template
-
 PLACEHOLDER = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)  # to the end if unclosed, so that the end is searched once
 _BEGINS = re.compile(r"\{\{\s*(?:item|sample)\b.*", re.DOTALL)
 _PATH = re.compile(r"\s*(item|sample)((?:\.[\w-]+|\[[0-9]{1,6}\])+)\s*")
@@ -59,7 +57,6 @@ TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe
 
 
 _MAX_EXPRESSION = 4000  # characters of an expression
-
 _MAX_DEPTH = 200
 _MAX_NUMBER = sys.float_info.max
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {

@@ -49,12 +49,9 @@ def field_messages(
         if (count := errors.error_count()) > MAX_ERRORS:
             return [FieldMessage((), f"{count} fields are invalid, more than can be listed", "too_many_errors")]
         errors = errors.errors(include_url=False)
-    return [
-        _field_message(detail, model, data, quoted)
-        for detail in errors
-        # pydantic reports a list whose items are invalid as too short as well
-        if detail["type"] != "too_short" or len(detail["input"]) < detail["ctx"]["min_length"]
-    ]
+    # pydantic reports a list whose items are invalid as too short as well
+    true = (one for one in errors if one["type"] != "too_short" or len(one["input"]) < one["ctx"]["min_length"])
+    return [_field_message(detail, model, data, quoted) for detail in true]
 
 
 def first_error(

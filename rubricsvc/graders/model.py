@@ -55,7 +55,6 @@ from rubricsvc.errors import InvalidError
 NonEmptyText = Annotated[str, Field(min_length=1)]
 Range = Annotated[tuple[float, float], AfterValidator(check_bounds)]
 MAX_PARTS = 100  # graders in a multi grader
-
 _LIMITS = {"cpu_s": 120, "wall_s": 120, "memory_mib": 2048, "disk_mib": 1024, "output_mib": 64}
 """OpenAI's limits of a program; ``output_mib``, the size of a file, is our own."""
 

@@ -196,11 +196,9 @@ def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
     return None
 
 
-def labelled(
-    session: Session, prompt_id: int, contrast: Contrast | None = None
-) -> tuple[tuple[Completion, float], ...]:
+def labelled(session: Session, prompt_id: int, sides: Contrast | None = None) -> tuple[tuple[Completion, float], ...]:
     """Return completions of the prompt with the mean of their overall labels; of those not shown, if they suffice."""
-    shown = {one.digest for one in (*contrast.better, *contrast.worse)} if contrast else set[str]()
+    shown = {one.digest for one in (*sides.better, *sides.worse)} if sides else set[str]()
     first = sorted(_labels(session, prompt_id))[: MAX_LABELLED + len(shown)]
     found = [(session.get_one(CompletionRow, id_).value, mean) for id_, mean in first]
     others = [one for one in found if one[0].digest not in shown]

@@ -107,10 +107,8 @@ def queue(session: Session) -> Queue:
 
 
 SCORE = "rubricsvc.score"  # the task that drains the items of one judge
-
 ITEMS_PER_MESSAGE = 32
 MAX_MESSAGES = 32  # messages about a large job: the processes of a prefork pool are one worker, and each can take one
-
 UNREAD_SECONDS = 15.0  # how long a message that was sent counts as on its way to a worker; then it is taken for lost
 
 log = get_logger(__name__)

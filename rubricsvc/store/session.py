@@ -173,7 +173,6 @@ def get_or_add(session: Session, table: type[Row], unique: dict[str, Any], **oth
 
 
 PUBLISHED = "published"  # key in ``Session.info``: the session wrote to the outbox
-
 AWAY = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 """The errors of a database that is unreachable for now."""
 
@@ -316,7 +315,6 @@ def _open_sqlite(connection: Any, _record: Any) -> None:
 
 
 LOCK = 7_215_411_903  # the PostgreSQL advisory lock of a migrating process: an arbitrary number
-
 _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 """Found beside the installed package, never by the current directory."""
 
