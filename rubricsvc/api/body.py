@@ -41,11 +41,7 @@ class _Body:
     error: Exception | None = None
 
     def validate(self, model: type[BaseModel]) -> None:
-        """Set ``value``, or ``error`` to what a validator may raise.
-
-        Raises:
-            TooLargeError, InvalidError: There are too many values, or too many errors to list.
-        """
+        """Set ``value``, or ``error`` to what a validator may raise; raise if there are too many values or errors."""
         try:
             strict_json.parse(self.content.decode(), max_values=strict_json.MAX_VALUES)
             self.value = model.model_validate_json(self.content, strict=True)

@@ -24,7 +24,6 @@ from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
 if TYPE_CHECKING:
     from rubricsvc.client import Client
     from rubricsvc.services.local import LocalService
-    from trainer.run import Progress
 
 app = output.group("Training runs.")
 
@@ -41,13 +40,6 @@ BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
 ESTIMATES = ("max_at_k", "worst_of_k", "greedy")
 """Estimates of an evaluation beside the mean and its difference to the start."""
 POLL_SECONDS = 0.25
-
-
-def terminal() -> Progress:
-    """Return what shows what a run reports."""
-    from trainer.run import Progress
-
-    return Progress(echo, output.progress_bar, stopping)
 
 
 @contextmanager
@@ -84,10 +76,10 @@ def start(
     """
     telemetry.configure("WARNING", human=True)
     from trainer.preflight import RefusedError
-    from trainer.run import Run
+    from trainer.run import Progress, Run
 
     try:
-        run = Run(config, allow_drafts=allow_drafts, progress=terminal())
+        run = Run(config, allow_drafts=allow_drafts, progress=Progress(echo, output.progress_bar, stopping))
         trained = run.train(resume=resume, force=force, preflight=preflight)
     except RefusedError as error:
         echo(f"{error}; {error.hint}")
@@ -118,9 +110,9 @@ def preflight(
     """
     telemetry.configure("WARNING", human=True)
     from trainer.preflight import Preflight
-    from trainer.run import prepare
+    from trainer.run import Progress, prepare
 
-    run = prepare(config, allow_drafts=allow_drafts, progress=terminal())
+    run = prepare(config, allow_drafts=allow_drafts, progress=Progress(echo, output.progress_bar, stopping))
     run.announce(resume=False)
     checked = Preflight(run)
     checks = [*checked.of_judge(), *checked.sample(prompts, samples)]
@@ -146,10 +138,12 @@ def sweep(
     after a crash. One that fails is listed, and the others go on; the exit code is 1.
     """
     telemetry.configure("WARNING", human=True)
+    from trainer.run import Progress
     from trainer.sweep import StoppedError, train_sweep
 
+    shown = Progress(echo, output.progress_bar, stopping)
     try:
-        table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=terminal())
+        table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=shown)
     except StoppedError as error:
         echo(f"stopped; continue with: rubricsvc runs sweep {config}")
         raise typer.Exit(INTERRUPTED) from error

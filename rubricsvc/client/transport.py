@@ -59,10 +59,9 @@ class Noun(Generic[C]):
             return returns.model_validate_json(response.content, extra="ignore")  # newer services may send more fields
         except ValidationError as error:
             place, message = first_error(error)
-            raise RubricsvcError(
-                f"unexpected response of {response.url.copy_with(userinfo=b'')}: {place}: {message}",
-                hint="check that the URL leads to rubricsvc, of the client's version",
-            ) from None
+            message = f"unexpected response of {response.url.copy_with(userinfo=b'')}: {place}: {message}"
+            hint = "check that the URL leads to rubricsvc, of the client's version"
+            raise RubricsvcError(message, hint=hint) from None
 
     async def request(
         self,

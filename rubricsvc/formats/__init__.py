@@ -108,8 +108,7 @@ def stream(
 def detect(file: InputFile) -> str:
     """Return the name of the file's format, recognized by its ending and the fields of its first record.
 
-    Raises:
-        InvalidFileError: no format or several match; the message names the formats.
+    It is an InvalidFileError, which names the formats, if none or several match.
     """
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()

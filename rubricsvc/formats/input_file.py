@@ -57,8 +57,7 @@ def _too_many_values(location: Location, most: int) -> InvalidFileError:
 def read_lines(stream: BinaryIO, file: str, errors: FileErrors, max_values: int | None = None) -> Iterator[Document]:
     """Yield one record for each line that is not blank. A line that is not JSON is added to ``errors``.
 
-    Raises:
-        InvalidFileError: a line is too long, or has more than ``max_values`` keys and values.
+    One that is too long, or has more than ``max_values`` keys and values, is an InvalidFileError.
     """
     for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), start=1):
         if len(line) > MAX_LINE:
@@ -92,9 +91,7 @@ def read_document(text: str, file: str, errors: FileErrors, max_values: int | No
     """Yield the records of a JSON text: the items of a list, or the one value that it is.
 
     An item with a duplicate key or a value that cannot be stored is added to ``errors``.
-
-    Raises:
-        InvalidFileError: it is not JSON, or has more than ``max_values`` keys and values.
+    A text that is not JSON, or has more than ``max_values`` keys and values, is an InvalidFileError.
     """
     if max_values is not None and has_more_values(text, max_values):
         raise _too_many_values(Location(file), max_values)
@@ -124,8 +121,7 @@ def read_document(text: str, file: str, errors: FileErrors, max_values: int | No
 def read_csv(text: str, file: str, max_values: int | None = None, *, rename: bool = True) -> Iterator[Document]:
     """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
 
-    Raises:
-        InvalidFileError: the columns have no distinct names, or a row has more cells than there are columns.
+    Columns without distinct names, or a row with more cells than there are columns, are an InvalidFileError.
     """
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # of the process; a completion may be long
     head = text.split("\n", 1)[0]
@@ -205,11 +201,7 @@ def neutralized(value: Any) -> Any:
 
 
 def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
-    """Yield a record for each row; nulls are left out. The line of a record is the number of its row.
-
-    Raises:
-        InvalidFileError: pyarrow is not installed, or it is not Parquet.
-    """
+    """Yield a record for each row; nulls are left out. The line of a record is the number of its row."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -235,8 +227,7 @@ def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
 def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]:
     """Return the rows of the first sheet of an Excel workbook, as texts; merged cells have the value of the first.
 
-    Raises:
-        InvalidFileError: openpyxl is not installed, it is no workbook, or a formula has no value.
+    A formula without a stored value is an InvalidFileError.
     """
     location = Location(file)
     try:

@@ -101,11 +101,7 @@ class FileErrors:
     invalid: int = 0
 
     def add(self, *errors: FileProblem, notes: Sequence[FileProblem] = ()) -> None:
-        """Add the errors of one record, or the notes of a valid one.
-
-        Raises:
-            InvalidFileError: the limit is exceeded.
-        """
+        """Add the errors of one record, or the notes of a valid one; too many are an InvalidFileError."""
         notes = [one for one in notes if one.line or one not in self.notes]  # one without a line is of the file
         self.note_count += len(notes)
         self.notes += notes[: MAX_KEPT - len(self.notes)]

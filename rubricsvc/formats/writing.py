@@ -147,8 +147,7 @@ def _cell(part: Scale | Check | None) -> str:
 def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = None) -> Iterator[Row]:
     """Yield the rows of the records in a format; ``lost`` counts the records with each field that it cannot carry.
 
-    Raises:
-        InvalidError: the format is not written, or cannot carry a record; CSV must carry all of it.
+    A format that is not written, or cannot carry a record, is an InvalidError; CSV must carry all of it.
     """
     if format not in WRITERS:
         what = "cannot be written" if format in FORMATS else "does not exist"

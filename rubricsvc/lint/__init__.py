@@ -90,11 +90,8 @@ def lint(
 ) -> list[Finding]:
     """Return the findings in a rubric, the most severe first, then in the order of the criteria.
 
-    Args:
-        rubric: the rubric.
-        prompt: its prompt; without one, rules that compare the two find nothing.
-        rules: the rules to apply, by default all.
-        empty_value: runs a criterion's check on an empty completion; without it no check is run.
+    Without a prompt, rules that compare it with the rubric find nothing; ``empty_value`` runs a criterion's check on an
+    empty completion, without it no check is run.
     """
     subject = Subject(rubric, prompt, empty_value)
     place = {criterion.key: number for number, criterion in enumerate(rubric.criteria)}

@@ -189,10 +189,8 @@ Bound = TypeVar("Bound")
 def request(model: Any, *args: Any, **fields: Any) -> Any:
     """Return the request that a caller gives: the model itself, or its fields, by name or in their order.
 
-    A model with ``arguments`` takes some of its fields shorter from Python than over HTTP.
-
-    Raises:
-        InvalidError: A field is invalid; ``path`` is its name.
+    A model with ``arguments`` takes some of its fields shorter from Python than over HTTP. An invalid field is an
+    InvalidError at the ``path`` of its name.
     """
     if len(args) == 1 and not fields and isinstance(args[0], model):
         return args[0]

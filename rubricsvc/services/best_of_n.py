@@ -50,11 +50,9 @@ def best_of_n(session: Session, query: BestOfNQuery) -> BestOfN:
     sizes = [len(ids) for ids in of_prompt.values() if len(ids) > 1]
     most, largest = query.n or min(sizes, default=2), max(sizes, default=1)
     if most > largest:
-        raise InvalidError(
-            f"best of {most} needs {most} completions of a prompt with rewards and gold, found at most {largest}",
-            hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
-            path="n",
-        )
+        message = f"best of {most} needs {most} completions of a prompt with rewards and gold, found at most {largest}"
+        hint = "score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n"
+        raise InvalidError(message, hint=hint, path="n")
     ns = sorted({*(2**power for power in range(most.bit_length())), most})  # 1, 2, 4, … and the last
     kept = [ids for ids in of_prompt.values() if len(ids) >= most]
     left_out = {

@@ -269,10 +269,8 @@ class Jobs:
     def submit(self, new: NewJob) -> StoredJob:
         """Submit completions for scoring. The same key, or without one the same judge and items, give the same job.
 
-        Raises:
-            NotFoundError: The judge, a rubric or a completion is unknown.
-            NotApprovedError: A rubric is not approved, and ``allow_drafts`` is not set.
-            ConflictError: The key belongs to another job, or the job exists with another budget.
+        404 if the judge, a rubric or a completion is unknown; 409 if a rubric is not approved, and ``allow_drafts`` is
+        not set, if the key belongs to another job, or if the job exists with another budget.
         """
         notes = []
         with self.db.write() as session:

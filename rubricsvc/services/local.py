@@ -53,15 +53,10 @@ class Validators:
 
 
 class LocalService:
-    """The service over a database in this process.
+    """The service over a database in this process, which the owner closes; a person or API key acts as ``caller``.
 
-    Args:
-        db: The database, which the caller closes.
-        caller: Person or API key that acts.
-        approval: Which rubrics are drafts when they are added.
-        validators: Checks of the workers.
-        collections_dir: Folder of collections, by default that of the settings.
-        over_http: Whether the caller is on another machine, and may not change where API keys are sent.
+    ``approval`` says which rubrics are drafts when they are added; ``collections_dir`` is that of the settings if None.
+    ``over_http`` the caller is on another machine, and may not change where API keys are sent.
     """
 
     def __init__(

@@ -179,10 +179,9 @@ def _reject_other_budget(job: JobRow, budget: float | None) -> None:
     if budget == job.budget:
         return
     has, given = ("no budget" if one is None else f"a budget of ${one:g}" for one in (job.budget, budget))
-    raise ConflictError(
-        f"job {job.id} has the same completions, rubrics and judge and {has}, and this request has {given}",
-        hint=f"change the budget with `rubricsvc jobs retry {job.id} --budget DOLLARS`, or submit with the same one",
-    )
+    message = f"job {job.id} has the same completions, rubrics and judge and {has}, and this request has {given}"
+    hint = f"change the budget with `rubricsvc jobs retry {job.id} --budget DOLLARS`, or submit with the same one"
+    raise ConflictError(message, hint=hint)
 
 
 def completion_ids(session: Session, job_id: int, *, rubric: str | None = None) -> list[int]:
@@ -260,10 +259,9 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     write_off(session, job_id)
     check_budget(job.judge.value, budget, least=job.spent + reserved_totals(session, job_id).held)
     if job.exhausted and budget is None:
-        raise InvalidError(
-            f"job {job_id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}",
-            hint=f"raise the budget: rubricsvc jobs retry {job_id} --budget {2 * (job.budget or 0):g}",
-        )
+        message = f"job {job_id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}"
+        hint = f"raise the budget: rubricsvc jobs retry {job_id} --budget {2 * (job.budget or 0):g}"
+        raise InvalidError(message, hint=hint)
     job.budget, job.exhausted = job.budget if budget is None else budget, False
     session.flush()
     no_rubric = ItemRow.prompt_id.is_not(None) & ItemRow.null_reason.startswith(NO_RUBRIC)
@@ -519,12 +517,9 @@ _EXHAUSTED = "budget: used up before this item was started; continue with `rubri
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The answer to a request for money.
+    """The answer to a request for money: the dollars that are reserved now, and whether the job is over its budget.
 
-    Attributes:
-        granted: Dollars that are reserved now.
-        may_return: Whether calls under way may still release some.
-        exhausted: Whether the job is over its budget.
+    Calls under way may still release some if it ``may_return``.
     """
 
     granted: float = 0.0

@@ -31,10 +31,9 @@ def add(session: Session, judge: Judge) -> JudgeRow:
     row, _ = get_or_add(session, JudgeRow, {"name": judge.name}, digest=judge.digest, content=content)
     stored = row.valid
     if (stored.digest if stored else row.digest) != judge.digest:  # an invalid address is no part of it
-        raise ConflictError(
-            f"judge {judge.name!r} exists and is another one ({row.digest[:8]}, not {judge.digest[:8]})",
-            hint="give the new judge another name, for example with a version in it",
-        )
+        message = f"judge {judge.name!r} exists and is another one ({row.digest[:8]}, not {judge.digest[:8]})"
+        hint = "give the new judge another name, for example with a version in it"
+        raise ConflictError(message, hint=hint)
     if (row.content, row.digest) != (content, judge.digest):
         row.content, row.digest = content, judge.digest
         session.flush()

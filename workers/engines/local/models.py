@@ -56,10 +56,9 @@ def load(weights: ModelWeights, dtype: torch.dtype | None = None, device: str = 
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None)):
-        raise InvalidError(
-            f"the model {weights.model!r} has layers without full attention, whose prefix cannot be shared",
-            hint="serve it with vLLM, and use the engine openai_http",
-        )
+        message = f"the model {weights.model!r} has layers without full attention, whose prefix cannot be shared"
+        hint = "serve it with vLLM, and use the engine openai_http"
+        raise InvalidError(message, hint=hint)
     model = model.eval().to(device)
     if dtype != torch.float32:
         model.set_output_embeddings(_Float32Head(model.get_output_embeddings()))
