@@ -15,8 +15,7 @@ import typer
 from rubricsvc.cli.output import OK, Seed, echo
 from rubricsvc.errors import ConflictError
 
-RUN = "research"
-"""The folder of the run."""
+RUN = "research"  # the folder of the run
 REPORT = "report.html"
 SETTINGS = "rubricsvc.toml"
 """It makes the folder a project of its own: commands that are run there use its database and collections."""

@@ -27,8 +27,7 @@ File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=Fals
 Format = Annotated[str | None, typer.Option(help=f"labels, completions, {', '.join(FORMATS)}.", show_default="auto")]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
 
-MOST_LISTED = 20
-"""Notes, and rubrics that are not approved, that are printed."""
+MOST_LISTED = 20  # notes, and rubrics that are not approved, that are printed
 
 
 def input_file(file: str) -> InputFile:

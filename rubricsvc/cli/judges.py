@@ -49,12 +49,9 @@ JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_d
 
 _COLUMNS = ("id", "name", "judge.engine", "judge.model", "judge.mode", "judge.endpoint.base_url", "audit", "error")
 _DATA = {"name", "license", "completions", "questions", "share"}
-ADD_TIMEOUT_S = 30.0
-"""Seconds that `judges add` waits for a reply."""
-_EMBEDDED_TOKENS = 96
-"""Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
-MIN_COMPLETIONS = 10
-"""Fewer give a repeatability that says little."""
+ADD_TIMEOUT_S = 30.0  # seconds that `judges add` waits for a reply
+_EMBEDDED_TOKENS = 96  # tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict
+MIN_COMPLETIONS = 10  # fewer give a repeatability that says little
 _NOT_REACHED = TRANSIENT | {Reason.REFUSED, Reason.ENGINE_ERROR, Reason.NO_LOGPROBS}
 """Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 

@@ -30,8 +30,7 @@ ApiKeyEnv = Annotated[
     str | None, typer.Option(help="Variable that holds the API key.", show_default="OPENAI_API_KEY at api.openai.com")
 ]
 
-_OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}
-"""Options whose names differ from their fields'."""
+_OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}  # options whose names differ from their fields'
 
 
 def judge_from(

@@ -25,8 +25,7 @@ from rubricsvc.errors import ConflictError, NotFoundError, UnavailableError
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-MAX_SEED = 2**32 - 1
-"""The largest seed that NumPy, scikit-learn and torch take."""
+MAX_SEED = 2**32 - 1  # the largest seed that NumPy, scikit-learn and torch take
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")]
 MinCoverage = Annotated[
     float | None,
@@ -36,8 +35,7 @@ Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="std
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
 counted = errors.counted
-LINE_SECONDS = 12.0
-"""Seconds between two progress lines where stderr is no terminal."""
+LINE_SECONDS = 12.0  # seconds between two progress lines where stderr is no terminal
 _WIDTH_WITHOUT_TERMINAL = 100_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 

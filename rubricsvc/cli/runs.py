@@ -35,8 +35,7 @@ _SAMPLE = typer.Option("--preflight/--no-preflight", help="Sample completions fo
 Sampled = Annotated[bool | None, _SAMPLE]
 RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its folder.", show_default=False)]
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
-BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
-"""The entries of an evaluation with a value for each prompt."""
+BY_PROMPT = ("values", "prompt_digests", "rubric_digests")  # the entries of an evaluation with a value for each prompt
 ESTIMATES = ("max_at_k", "worst_of_k", "greedy")
 """Estimates of an evaluation beside the mean and its difference to the start."""
 POLL_SECONDS = 0.25

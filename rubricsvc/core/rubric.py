@@ -18,8 +18,7 @@ from rubricsvc.core.templates import TemplateText, check_expression
 from rubricsvc.errors import cut
 
 MAX_EXAMPLES = 1000
-MAX_TEXT = 100_000
-"""Characters of an example."""
+MAX_TEXT = 100_000  # characters of an example
 
 ROUNDING = 1e-9
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100
-MAX_COMPLETIONS = 100_000
-"""Completions of one analysis: a million verdicts are read in about 5 seconds."""
+MAX_COMPLETIONS = 100_000  # completions of one analysis: a million verdicts are read in about 5 seconds
 _HINT = "score completions by it: `rubricsvc jobs submit --judge NAME --wait`, or `rubricsvc jobs rescore JOB --wait`"
 
 

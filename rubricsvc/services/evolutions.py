@@ -36,8 +36,7 @@ from rubricsvc.store.session import Database, by_id, get_or_add, name_of, page_o
 from rubricsvc.store.tables import EvolutionRow, RubricRow
 
 MIN_PAIRS = {"search": 20, "held-out": 10}
-MIN_PROMPTS = 5
-"""Prompts with pairs in each part: fewer give no interval."""
+MIN_PROMPTS = 5  # prompts with pairs in each part: fewer give no interval
 
 
 @dataclass(eq=False)

@@ -37,8 +37,7 @@ from rubricsvc.store.tables import PromptRow
 
 MAX_CONTENT_RECORDS = 20_000
 """Records, or lines of JSONL, of a file that was sent to the service: meanwhile SQLite takes no other writes."""
-MAX_CONTENT_ERRORS = 10_000
-"""Errors of such a file, after which it is not read any further."""
+MAX_CONTENT_ERRORS = 10_000  # errors of such a file, after which it is not read any further
 COMPLETIONS, LABELS = "completions", "labels"
 
 

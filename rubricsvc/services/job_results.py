@@ -23,8 +23,7 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, JobRow
 
 ITEMS_PER_PAGE = 200
-BINS = 20
-"""Bars of a histogram."""
+BINS = 20  # bars of a histogram
 
 
 @dataclass(frozen=True)

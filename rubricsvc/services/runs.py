@@ -34,11 +34,9 @@ Sign = Callable[[str, Completion], float | None]
 
 REPORT_SECONDS = runs.REPORT_SECONDS
 MOST_ROWS = 1_000_000
-SHOWN = 5
-"""Samples of a report with the highest reward, and as many with the largest gap."""
+SHOWN = 5  # samples of a report with the highest reward, and as many with the largest gap
 SHOWN_PROMPTS = 8
-EXAMPLES = 2
-"""Rollouts of an alarm."""
+EXAMPLES = 2  # rollouts of an alarm
 _LOOKED_AT = 500
 
 

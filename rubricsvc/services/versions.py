@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from rubricsvc.lint import EmptyValue
 
 
-MAX_CHANGES = 12
-"""Changes of each side that a conflict lists."""
+MAX_CHANGES = 12  # changes of each side that a conflict lists
 
 
 @dataclass(frozen=True, slots=True)

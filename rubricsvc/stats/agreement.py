@@ -180,8 +180,7 @@ def metric(name: str, sample: Sample) -> float:
 
 
 BETWEEN_PEOPLE = (*CLASS_METRICS, "spearman")
-OVERALL_METRICS = ("pairwise_accuracy", "spearman")
-"""Metrics of values without classes."""
+OVERALL_METRICS = ("pairwise_accuracy", "spearman")  # metrics of values without classes
 
 
 def null_reason(name: str, sample: Sample) -> str | None:
@@ -390,8 +389,7 @@ def criterion_agreement(
     return group, (sample, annotators)
 
 
-MIN_LABELS = 30
-"""Fewer labels of a judge, or findings of an audit, than this do not decide."""
+MIN_LABELS = 30  # fewer labels of a judge, or findings of an audit, than this do not decide
 
 
 def pooled_agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement | None:

@@ -197,8 +197,7 @@ VerdictName = tuple[int, str]
 Asked = tuple[int, QuestionSet]
 """(completion id, questions about it)."""
 
-_ASKED_AT_ONCE = 100
-"""Each brings a parameter for every question; SQLite takes 32,766 in one statement."""
+_ASKED_AT_ONCE = 100  # each brings a parameter for every question; SQLite takes 32,766 in one statement
 
 _OWN_COLUMNS = {"criterion", "outcome", "value", "reason", "sample", "fingerprint"}
 

@@ -506,11 +506,9 @@ def _copy_rewards(session: Session, from_job: int, to_job: int) -> None:
         session.execute(update(ItemRow), rows)
 
 
-_ROUNDING = 1e-9
-"""Dollars below which a sum is a rounding error."""
+_ROUNDING = 1e-9  # dollars below which a sum is a rounding error
 
-_SHARE = 0.25
-"""Maximum share of the free money that one worker reserves ahead, so that other workers find some."""
+_SHARE = 0.25  # maximum share of the free money that one worker reserves ahead, so that other workers find some
 
 _EXHAUSTED = "budget: used up before this item was started; continue with `rubricsvc jobs retry ID --budget USD`"
 

@@ -140,8 +140,7 @@ class RubricVersion:
     rubric: Rubric
 
 
-_Item = Row[int, int, int, float | None]
-"""Completion id, id, rubric id and reward of an item."""
+_Item = Row[int, int, int, float | None]  # completion id, id, rubric id and reward of an item
 
 
 def judged_labels(session: Session, judge_id: int | None, *, job_id: int | None = None) -> list[JudgedLabel]:

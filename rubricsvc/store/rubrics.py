@@ -34,14 +34,11 @@ from rubricsvc.lint import EmptyValue, lint, rules_of
 from rubricsvc.store.session import add_new, added, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
-NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
-"""The states of versions that are not approved yet."""
+NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)  # the states of versions that are not approved yet
 
-OF_MODELS: tuple[RubricOrigin, ...] = (GENERATED, EVOLVED)
-"""The origins of text that a model wrote."""
+OF_MODELS: tuple[RubricOrigin, ...] = (GENERATED, EVOLVED)  # the origins of text that a model wrote
 
-MAX_SIMILAR = 1000
-"""Names that are compared with an unknown one."""
+MAX_SIMILAR = 1000  # names that are compared with an unknown one
 
 
 class Gate(NamedTuple):
@@ -52,8 +49,7 @@ class Gate(NamedTuple):
     empty_value: EmptyValue | None = None
 
 
-DRAFTS = "drafts"
-"""Key in ``Session.info``: the id of a version that is not approved, None if there is none."""
+DRAFTS = "drafts"  # key in ``Session.info``: the id of a version that is not approved, None if there is none
 
 
 def add(

@@ -15,10 +15,8 @@ from rubricsvc.web.pages import render
 
 ROWS_SHOWN, MAX_ROWS = 12, 60
 """Rows of the tables of criteria, the largest gains first: at once, and after a click."""
-MAX_NAMES = 12
-"""Rubrics, policies and reasons that are listed."""
-TEXT_CHARS = 20_000
-"""Characters shown of a prompt or a completion."""
+MAX_NAMES = 12  # rubrics, policies and reasons that are listed
+TEXT_CHARS = 20_000  # characters shown of a prompt or a completion
 
 
 class QuoteSpan(NamedTuple):
