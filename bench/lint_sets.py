@@ -40,7 +40,8 @@ Rows = Iterator[tuple[str, Rubric, Prompt | None]]
 
 def _imported(format: str | None = None) -> Callable[[Path], Rows]:
     def read(path: Path) -> Rows:
-        for number, record in enumerate(stream(InputFile(path), format, skip_invalid=True)):
+        file = path / "criteria.jsonl" if path.is_dir() else path
+        for number, record in enumerate(stream(InputFile(file), format, skip_invalid=True)):
             if record.rubric is not None:
                 yield record.id or str(number), record.rubric, record.prompt
 
