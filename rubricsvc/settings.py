@@ -112,8 +112,7 @@ def read_settings() -> Settings:
         raise InvalidError(f"rubricsvc.toml cannot be read: {error}", hint="correct or remove the file") from error
 
 
-get_settings = lru_cache(read_settings)
-"""Return the settings of this process, read once."""
+get_settings = lru_cache(read_settings)  # return the settings of this process, read once
 
 
 def secret(variable: str | None) -> str | None:

@@ -18,8 +18,7 @@ REMIND_SECONDS = 60.0
 WAIT_SECONDS = 3600.0  # the default ``timeout`` of a wait
 
 OnProgress = Callable[[StoredJob], None]
-Notify = Callable[[str], None]
-"""Receives messages for the person who waits."""
+Notify = Callable[[str], None]  # receives messages for the person who waits
 
 
 def retry_after_s(header: str) -> float | None:

@@ -94,8 +94,7 @@ async def _service(request: Request) -> LocalService:
     return LocalService(state.db, caller=getattr(request.state, "caller", ANONYMOUS), **options)
 
 
-Service = Annotated[LocalService, Depends(_service)]
-"""The service, for the caller of a request."""
+Service = Annotated[LocalService, Depends(_service)]  # the service, for the caller of a request
 
 
 _NUMBER = PlainValidator(

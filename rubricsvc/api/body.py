@@ -116,5 +116,4 @@ class _Strict:
         return core_schema.no_info_before_validator_function(read, handler(source))
 
 
-Json = Annotated[T, _Strict()]
-"""Strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""
+Json = Annotated[T, _Strict()]  # strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``

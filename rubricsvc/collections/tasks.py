@@ -28,8 +28,7 @@ _WORD = re.compile(r"\w{3,}")
 _INNER_QUOTES = str.maketrans(dict.fromkeys('"“”„«»', "'"))
 
 
-OnPage = Callable[[int, int], None]
-"""Receives how many pages of how many a capability has read."""
+OnPage = Callable[[int, int], None]  # receives how many pages of how many a capability has read
 
 
 class Task(NamedTuple):

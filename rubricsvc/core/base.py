@@ -33,15 +33,13 @@ def _encodable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
-"""Text that the database can store."""
+Text = Annotated[str, AfterValidator(_encodable)]  # text that the database can store
 
 MAX_NAME_LENGTH = 200  # characters of a name, an external id or a policy in the database
 
 
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
-Title = Annotated[Name, AfterValidator(_printable)]
-"""A name that is shown in a terminal."""
+Title = Annotated[Name, AfterValidator(_printable)]  # a name that is shown in a terminal
 
 UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
 

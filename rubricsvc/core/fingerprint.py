@@ -79,8 +79,7 @@ WIDTH = 5
 COPY = 0.9  # share of the shingles of either of two texts that the other has, from which they are copies of one another
 _WORD = re.compile(r"\w+")
 
-Shingles = frozenset[int]
-"""The different shingles of a text, as numbers that are equal in this process only."""
+Shingles = frozenset[int]  # the different shingles of a text, as numbers that are equal in this process only
 
 
 def shingles(text: str) -> Shingles:

@@ -111,14 +111,12 @@ def _address(url: str) -> str:
     return url
 
 
-Address = Annotated[str, AfterValidator(_address)]
-"""An http(s) URL with a host, unchanged."""
+Address = Annotated[str, AfterValidator(_address)]  # an http(s) URL with a host, unchanged
 
 NonEmptyText = Annotated[Text, Field(min_length=1)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
-Network = Annotated[str, AfterValidator(lambda text: str(ip_network(text)))]
-"""Addresses of a network: ``10.0.0.0/8``."""
+Network = Annotated[str, AfterValidator(lambda text: str(ip_network(text)))]  # addresses of a network: ``10.0.0.0/8``
 
 
 class Sampling(Value):

@@ -33,7 +33,6 @@ ApprovalPolicy = Literal["generated", "all", "four_eyes", "none"]
 FOUR_EYES: Final = "four_eyes"
 BY_PEOPLE: Final = ("all", FOUR_EYES)
 
-RunState = Literal["running", "paused", "stopped", "finished", "failed"]
-"""What a trainer reports of its run."""
+RunState = Literal["running", "paused", "stopped", "finished", "failed"]  # what a trainer reports of its run
 RunStatus = Literal["running", "paused", "stopped", "finished", "failed", "lost"]
 """A run is ``lost`` while its trainer should report and does not."""

@@ -36,18 +36,13 @@ from rubricsvc.schemas.base import FileProblem
 
 T = TypeVar("T")
 
-MAX_LINE = 64 * 1024 * 1024
-"""Bytes of one line of JSONL."""
-MAX_TEXT = 256 * 1024 * 1024
-"""Bytes of a file that is not JSONL."""
+MAX_LINE = 64 * 1024 * 1024  # bytes of one line of JSONL
+MAX_TEXT = 256 * 1024 * 1024  # bytes of a file that is not JSONL
 HEAD = 8192
-MAX_YAML = 1_000_000
-"""Keys and values of a YAML document; a node of it takes a kilobyte of memory."""
-ROWS = 1000
-"""Rows of Parquet that are in memory."""
+MAX_YAML = 1_000_000  # keys and values of a YAML document; a node of it takes a kilobyte of memory
+ROWS = 1000  # rows of Parquet that are in memory
 
-Document = tuple[Any, Location, list[FileProblem]]
-"""One record as plain data, where it is, and its errors as a text."""
+Document = tuple[Any, Location, list[FileProblem]]  # one record as plain data, where it is, and its errors as a text
 
 
 def _too_many_values(location: Location, most: int) -> InvalidFileError:
@@ -297,8 +292,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 MAX_DEPTH = 60
-MAX_ALIASED = 100_000
-"""Values that aliases may add to a document, counted as if they were written out."""
+MAX_ALIASED = 100_000  # values that aliases may add to a document, counted as if they were written out
 
 YAML_TAG = "tag:yaml.org,2002:"
 SCALARS = {

@@ -31,12 +31,9 @@ from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import FormatError, InvalidError, cut
 from rubricsvc.schemas.base import FileProblem
 
-MAX_LISTED = 20
-"""Errors in the message of an exception."""
-MAX_KEPT = 1000
-"""Errors of one file that are kept; more are only counted."""
-MAX_CRITERIA = 20_000
-"""Criteria of one rubric."""
+MAX_LISTED = 20  # errors in the message of an exception
+MAX_KEPT = 1000  # errors of one file that are kept; more are only counted
+MAX_CRITERIA = 20_000  # criteria of one rubric
 _SKIP = "correct them; imports can leave the invalid records out with --skip-invalid (in Python: skip_invalid=True)"
 
 
@@ -125,16 +122,14 @@ def file_error(location: Location, code: str, message: str, hint: str = "") -> I
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Row = dict[str, Any]
-"""A line of JSONL, or a row of CSV, as plain data."""
+Row = dict[str, Any]  # a line of JSONL, or a row of CSV, as plain data
 _CELL: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
 
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
 
 
-MISSING: Any = object()
-"""In place of a value that is not in a record. Null is missing too, but for a literal ``=null``."""
+MISSING: Any = object()  # in place of a value that is not in a record. Null is missing too, but for a literal ``=null``
 
 
 class Placed(dict[str, Any]):

@@ -25,16 +25,7 @@ from rubricsvc.schemas.completions import (
     StoredPrompt,
     StoredVerdict,
 )
-from rubricsvc.schemas.jobs import (
-    Item,
-    NewItem,
-    NewJob,
-    NewRewards,
-    RetriedJob,
-    RetryRequest,
-    Rewards,
-    StoredJob,
-)
+from rubricsvc.schemas.jobs import Item, NewItem, NewJob, NewRewards, RetriedJob, RetryRequest, Rewards, StoredJob
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.rubrics import (
     LintReport,

@@ -120,10 +120,8 @@ def plain_verdict(verdict: Verdict) -> Row:
     return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
 
 
-Groups = Sequence[Sequence[ItemRow]]
-"""The items of a prompt that have a reward, under each rubric."""
-Chosen = Iterator[tuple[ItemRow, Row]]
-"""An item, and the columns of its example beside those that say where it is from."""
+Groups = Sequence[Sequence[ItemRow]]  # the items of a prompt that have a reward, under each rubric
+Chosen = Iterator[tuple[ItemRow, Row]]  # an item, and the columns of its example beside those that say where it is from
 
 
 def _pairs(groups: Groups, copy_of: Mapping[int, int], min_margin: float, left_out: Counter[str]) -> Chosen:

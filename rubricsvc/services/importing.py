@@ -18,15 +18,7 @@ from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck
-from rubricsvc.formats.record import (
-    FileErrors,
-    GivenLabel,
-    LabelLine,
-    file_error,
-    kind_of,
-    read_completion,
-    read_label,
-)
+from rubricsvc.formats.record import FileErrors, GivenLabel, LabelLine, file_error, kind_of, read_completion, read_label
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.base import takes

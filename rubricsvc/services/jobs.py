@@ -34,8 +34,7 @@ from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, pag
 from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
 from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 
-ItemKey = tuple[int, int]
-"""Completion id and rubric id: a job holds each pair once."""
+ItemKey = tuple[int, int]  # completion id and rubric id: a job holds each pair once
 
 
 def select(session: Session, new: NewJob) -> tuple[list[ItemKey], int]:

@@ -19,15 +19,7 @@ from rubricsvc.core.rubric_analysis import (
     RubricTest,
     WeightFit,
 )
-from rubricsvc.core.states import (
-    APPROVED,
-    DRAFT,
-    FITTED,
-    IN_REVIEW,
-    RETIRED,
-    ReviewAction,
-    RubricState,
-)
+from rubricsvc.core.states import APPROVED, DRAFT, FITTED, IN_REVIEW, RETIRED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery

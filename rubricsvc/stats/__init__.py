@@ -7,5 +7,4 @@ from collections.abc import Callable
 MIN_PAIRS = 5  # fewer pairs of values than this give no estimate
 RESAMPLES = 300  # bootstrap draws of an interval
 
-OnProgress = Callable[[int, int, str], None]
-"""Called with the number done, the total, and a note."""
+OnProgress = Callable[[int, int, str], None]  # called with the number done, the total, and a note

@@ -96,8 +96,7 @@ def keep_text(session: Session, text: str | None = None, digest: str = "") -> Te
     return row
 
 
-PromptKey = tuple[str, str | None]
-"""The digest and the external id of a prompt."""
+PromptKey = tuple[str, str | None]  # the digest and the external id of a prompt
 
 
 def add_prompts(session: Session, given: Iterable[tuple[Prompt, str | None]]) -> dict[PromptKey, int]:
@@ -191,11 +190,9 @@ def prompt_ids(session: Session, ids: Iterable[int], *, policy: str | None = Non
     return dict(map(tuple, rows_with(session, query, CompletionRow.id, ids)))
 
 
-VerdictName = tuple[int, str]
-"""(completion id, fingerprint of the question): what names a verdict."""
+VerdictName = tuple[int, str]  # (completion id, fingerprint of the question): what names a verdict
 
-Asked = tuple[int, QuestionSet]
-"""(completion id, questions about it)."""
+Asked = tuple[int, QuestionSet]  # (completion id, questions about it)
 
 _ASKED_AT_ONCE = 100  # each brings a parameter for every question; SQLite takes 32,766 in one statement
 

@@ -129,8 +129,7 @@ MAX_CONTRASTED = 3  # completions on each side
 MAX_TRAJECTORIES = 4
 _MAX_READ = 2000  # completions among which trajectories are looked for: the oldest ones
 
-Scored = list[tuple[int, float]]
-"""Ids of completions with a score, the best first."""
+Scored = list[tuple[int, float]]  # ids of completions with a score, the best first
 
 
 def inputs_of_prompt(

@@ -28,8 +28,7 @@ from rubricsvc.store.tables import (
     VerdictRow,
 )
 
-LabelEntry = tuple[int, int, Label]
-"""(completion id, rubric id, label)."""
+LabelEntry = tuple[int, int, Label]  # (completion id, rubric id, label)
 
 
 def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = False) -> list[int]:

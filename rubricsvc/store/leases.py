@@ -133,8 +133,7 @@ def take_message(session: Session, message_id: int) -> None:
     session.execute(delete(OutboxRow).where(OutboxRow.id == message_id))
 
 
-GroupKey = tuple[int, int, int]
-"""(job id, rubric id, prompt id): names a group of completions that are compared."""
+GroupKey = tuple[int, int, int]  # (job id, rubric id, prompt id): names a group of completions that are compared
 
 
 @dataclass(frozen=True, slots=True)

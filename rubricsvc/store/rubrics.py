@@ -394,13 +394,7 @@ def add_many(
     plain = [name for name in count if name.isprintable() and name == name.strip() and not name.isdecimal()]
     names = [name for name in plain if count[name] == 1 and "@" not in name and 0 < len(name) <= MAX_NAME_LENGTH]
     new = set(names) - set(session.scalars(select(RubricRow.name).where(RubricRow.name.in_(names))))
-    shared: dict[str, Any] = {
-        "version": 1,
-        "origin": origin,
-        "state": DRAFT,
-        "parent_id": None,
-        "added_by": added_by,
-    }
+    shared: dict[str, Any] = {"version": 1, "origin": origin, "state": DRAFT, "parent_id": None, "added_by": added_by}
     rows = [
         {"name": name, "digest": rubric.digest, "prompt_id": prompt_id, "content": rubric.model_dump(mode="json")}
         | shared

@@ -166,8 +166,7 @@ def evaluation_completions(
     return page_of(session, EvaluationCompletionRow, after, limit, *where, options=options, evaluation_id=evaluation_id)
 
 
-Place = tuple[int, int]
-"""The id of an evaluation, and a place in it."""
+Place = tuple[int, int]  # the id of an evaluation, and a place in it
 
 
 def evaluation_rewards(

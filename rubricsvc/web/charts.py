@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.estimates import mean_estimate
 
-WIDTHS = {"wide": 760, "narrow": 290}
-"""Pixels. The page shows the one that fits."""
-INK = "#010101"
-"""The colour of text and lines, which a page replaces by that of its theme."""
+WIDTHS = {"wide": 760, "narrow": 290}  # pixels. The page shows the one that fits
+INK = "#010101"  # the colour of text and lines, which a page replaces by that of its theme
 
 
 def configured(chart: Any) -> Any:
@@ -28,8 +26,7 @@ def configured(chart: Any) -> Any:
     )
 
 
-MIN_STEPS = 50
-"""A curve of fewer steps shows each of them."""
+MIN_STEPS = 50  # a curve of fewer steps shows each of them
 MIN_WINDOW = 5
 MAX_WINDOWS = 40
 
