@@ -8,20 +8,17 @@ from itertools import pairwise
 
 from rubricsvc.core.reward import FORMULAS
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
-from rubricsvc.lint.registry import LintHit, Subject, pattern
+from rubricsvc.lint.registry import Language, LintHit, Subject
 from rubricsvc.lint.wording import requirement
 
-_SCALE = pattern("scale")
-_IMPERATIVE = pattern("imperative")
-_REPORTED = re.compile(r"\b(?:that|which|whereby|wherein|where|says|describes?|mentions?|explains?)\b", re.I)
-_ABOUT = re.compile(r"\s*(?!is\b|does\b|uses\b)[A-Za-z]+(?:s|ing)\b", re.I)
-"""The beginning of a sentence about the completion: “Asks …”, “Advises …”."""
-_BAND = re.compile(r"^\D*(\d+)\s*(?:-|–|to)\s*(\d+)\D*$")
+DOMINANT_SHARE = 0.5  # of the positive weight, above which one criterion decides the reward
+MET = 0.5  # value from which a criterion counts as met
+_BAND = re.compile(r"^\D*(\d+)\s*(?:-|–|to|bis|à)\s*(\d+)\D*$")
 
 
-def mixed_scale(criterion: Criterion) -> str | None:
+def mixed_scale(criterion: Criterion, language: Language) -> str | None:
     """Return how the scale that the text asks for differs from the criterion's own."""
-    found, scale = _asked_scale(criterion), criterion.scale
+    found, scale = _asked_scale(criterion, language), criterion.scale
     if found is None:
         return None
     numbers = [float(one) for one in found.groups() if one]
@@ -37,15 +34,16 @@ def mixed_scale(criterion: Criterion) -> str | None:
     return None if fits else f"“{' '.join(found[0].split())}” in the text, and the scale is {named}"
 
 
-def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
+def _asked_scale(criterion: Criterion, language: Language) -> re.Match[str] | None:
     """Return the scale that the text asks the judge to use; one that the completion must discuss does not count."""
-    text = requirement(criterion.text)
-    for found in _SCALE.finditer(text):
+    text = requirement(criterion.text, language)
+    for found in language["scale"].finditer(text):
         start = max(0, found.start() - 12)
         before = text[: found.start()].rsplit(". ", 1)[-1]
-        if _REPORTED.search(before) or _ABOUT.match(before):
+        if language["reported"].search(before) or language["about"].match(before):
             continue
-        if any(start <= one.start() <= found.start() + 1 for one in _IMPERATIVE.finditer(text[: found.end()])):
+        imperatives = language["imperative"].finditer(text[: found.end()])
+        if any(start <= one.start() <= found.start() + 1 for one in imperatives):
             return found
     return None
 
@@ -79,12 +77,6 @@ def unreachable_level(subject: Subject) -> Iterator[LintHit]:
                 yield criterion, f"the bands overlap at {low}"
 
 
-DOMINANT_SHARE = 0.5
-"""Of the positive weight, above which one criterion decides the reward."""
-MET = 0.5
-"""Value from which a criterion counts as met."""
-
-
 def dominant_weight(subject: Subject) -> Iterator[LintHit]:
     """Find one criterion that decides the reward alone."""
     rubric = subject.rubric
@@ -95,8 +87,7 @@ def dominant_weight(subject: Subject) -> Iterator[LintHit]:
         total = sum(abs(one.weight) for one in side)
         for criterion in side if len(side) >= 3 else ():
             if abs(criterion.weight) > DOMINANT_SHARE * total and len({abs(one.weight) for one in side}) > 1:
-                kind = "positive" if positive else "negative"
-                share = abs(criterion.weight) / total
+                kind, share = "positive" if positive else "negative", abs(criterion.weight) / total
                 yield criterion, f"has {share:.0%} of the {kind} weight of {len(side)} criteria"
 
 
@@ -114,13 +105,10 @@ def empty_passes(subject: Subject) -> Iterator[LintHit]:
     """Find checks that an empty completion passes, unless a required check vetoes it."""
     if subject.empty_value is None:
         return
-    values = [
-        (one, one.check.name, value)
-        for one in subject.rubric.criteria
-        if one.check is not None and (value := subject.empty_value(one, subject.prompt)) is not None
-    ]
-    if any(one.required and one.weight > 0 and value < MET for one, _, value in values):
+    checked = [(one, one.check.name) for one in subject.rubric.criteria if one.check is not None and one.weight > 0]
+    values = [(one, name, subject.empty_value(one, subject.prompt)) for one, name in checked]
+    if any(one.required and value is not None and value < MET for one, _, value in values):
         return  # a veto: an empty text gets nothing
     for criterion, name, value in values:
-        if criterion.weight > 0 and not criterion.required and value >= MET:
+        if value is not None and value >= MET and not criterion.required:
             yield criterion, f"the check {name} gives an empty text {value:g}"

@@ -78,7 +78,7 @@ BUDGETS = {
     "rubricsvc/stats": 1_830,
     "rubricsvc/formats": 2_630,
     "rubricsvc/graders": 480,
-    "rubricsvc/lint": 653,
+    "rubricsvc/lint": 730,
     "rubricsvc/collections": 1_380,
     "rubricsvc/store": 3_910,
     "rubricsvc/schemas": 1_300,

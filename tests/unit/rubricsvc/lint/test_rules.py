@@ -6,7 +6,7 @@ from bench.bench_lint import outcomes, own_cases
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.lint import RULES, lint, rules_of
+from rubricsvc.lint import RULES, by_rule, lint, rules_of
 
 CASES = list(own_cases())
 
@@ -49,8 +49,50 @@ def test_lint_leaves_the_text_of_checks_and_custom_prompts_alone() -> None:
     assert lint(Rubric(criteria=(checked,))) == []
 
 
-def test_lint_is_silent_about_other_languages() -> None:
-    assert lint(rubric("回答应当准确并且完整。", "Nennt die Ursache und empfiehlt eine Behandlung.")) == []
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [
+        (["回答应当准确并且完整。", "不超过三句。"], "Chinese"),
+        (["原因を述べている。"], "Japanese"),
+        (["Называет причину поломки."], "Russian"),
+        (["Nomina la causa del guasto e consiglia una cura."], "Italian"),
+        (["Mainitsee syyn ja suosittelee hoitoa, jos se on tarpeen."], "Finnish"),
+        (["Lorem ipsum dolor sit amet consectetur."], "none that is known"),
+        (["Names the cause of the fault.", "La risposta deve essere chiara e non è troppo lunga."], "1 of 2 criteria"),
+        (["Names “il nome della rosa e la cosa” as the title."], None),
+        (["Names Paris.", "Photosynthesis."], None),
+        (["Nennt die Ursache.", "Erwähnt Kalium."], None),
+    ],
+)
+def test_lint_says_whose_wording_is_not_checked(texts: list[str], language: str | None) -> None:
+    notes = [one.message for one in lint(rubric(*texts)) if one.rule == "unchecked-language"]
+    assert len(notes) == (language is not None) and all(language in one for one in notes if language)
+    assert all("checked: English, German" in one for one in notes)
+
+
+def test_rules_without_words_are_applied_to_every_language() -> None:
+    given = rubric(
+        "Лист：A、B、C、D。", "Называет {city} на карте.", "Называет реку.", "Называет реку.", "- б\n- в\n- г"
+    )
+    expected = {("two-questions", "c1"), ("unknown-placeholder", "c2"), ("two-questions", "c5")}
+    assert found(given) >= expected | {("near-duplicate", "c3"), ("near-duplicate", "c4")}
+
+
+def test_by_rule_has_errors_then_rare_findings_and_no_rule_about_the_whole_set() -> None:
+    texts = {"a": ["Names the cause and lists the tools."], "b": ["Names the dose and warns of ice."]}
+    texts |= {
+        "c": ["Fails to name x.", "Omits y.", "Writes well."],
+        "d": ["Sees {city}.", "Names tea and explains it."],
+    }
+    placed = [(name, one) for name, criteria in texts.items() for one in lint(rubric(*criteria))]
+    first, groups = by_rule(placed, len(texts))
+    assert [group[0][1].rule for group in groups] == ["unknown-placeholder", "sign", "vague", "two-questions"]
+    assert [(name, one.rule) for name, one in first] == [
+        ("d", "unknown-placeholder"),
+        ("c", "sign"),
+        ("c", "sign"),
+        ("c", "vague"),
+    ]
 
 
 def test_rules_of_selects_and_rejects() -> None:
