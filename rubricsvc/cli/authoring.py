@@ -20,17 +20,18 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Method, Research, Specification
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import TestOutcome
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.writing import plain, write_text
-from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
+from rubricsvc.lint import CHECKED, SEVERITIES, Finding, Placed, Severity, by_rule, lint, rules_of
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import request
 from workers import checks
-from workers.authoring.gate import OFF_TOPIC, proposals
+from workers.authoring.gate import OFF_TOPIC, contradictions, proposals
 
 Names = list[str] | None
 
@@ -47,46 +48,70 @@ def lint_(
     fail_on: Annotated[
         Literal["error", "warning", "info", "never"], typer.Option(help="Least severity that exits with 1.")
     ] = "error",
-    explain: Annotated[str | None, typer.Option(metavar="RULE", help="Explain a rule, or `all`, and exit.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Also ask this judge which criteria contradict each other.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a file or a stored rubric: list all errors, and what is wrong with the rubrics.
+    """Check a file or a stored rubric: list all errors, and what is wrong with the rubrics. Without one, explain rules.
 
     Exits with 2 if the file has errors, and with 1 if there are findings of the severity --fail-on or above. With
     --json an error is an object with file, line, column, path, code and message, and a finding one with rule,
-    severity, rubric, criterion, message and fix. No model is asked.
+    severity, rubric, criterion, message and fix. Only with --judge a model is asked.
     """
-    if explain is not None:
-        for one in rules_of(() if explain == "all" else [explain]):
-            show(output.fields_of(one, "name", "severity", "summary", "why", "fix", "bad", "good"), as_json)
-        return
-    if target is None:
-        raise InvalidError("no file and no rubric is named", hint="rubricsvc rubrics lint FILE, or - for stdin")
     rules = rules_of(rule or (), ignore or (), severity)
-    bad, count, failed = False, 0, False
+    if target is None:
+        for each in rules:
+            show(output.fields_of(each, "name", "severity", "summary", "why", "fix", "bad", "good"), as_json)
+        echo("name a file, a stored rubric or - (stdin) to check it: `rubricsvc rubrics lint FILE`")
+        return
     if (stored := find_stored(target)) is not None:
-        records = [Record(stored.prompt, stored.rubric, name=stored.name)]
+        bad, records = False, [Record(stored.prompt, stored.rubric, name=stored.name)]
     else:
         bad, records = _read_records(target, format, as_json)
-    for record in records:
-        if record.rubric is None:
-            continue
-        found = lint(record.rubric, record.prompt, rules=rules, empty_value=checks.value_of_empty)
-        count += len(found)
-        if fail_on != "never":
-            failed |= any(SEVERITIES.index(one.severity) <= SEVERITIES.index(fail_on) for one in found)
-        if as_json:
-            show([{"rubric": record.name, **one.model_dump()} for one in found], True)
-        elif found:
-            print_data(f"\n{output.clean(record.name)}")
-            for finding in found:
-                where = f"  {finding.criterion}" if finding.criterion is not None else ""
-                message = f"{finding.rule}{where}: {' '.join(finding.message.split())}"
-                print_data(output.clean(f"  {finding.severity:<7}  {message}\n{'fix: ':>16}{finding.fix}"))
-    if not as_json:
-        more = "; `rubricsvc rubrics lint --explain RULE` says why a rule matters" if count else ""
-        echo(f"{counted(count, 'finding')}{more}" if count else "no findings")
+    given = [(one.name, one.rubric, one.prompt) for one in records if one.rubric is not None]
+    found = [
+        (name, one)
+        for name, rubric, prompt in given
+        for one in lint(rubric, prompt, rules=rules, empty_value=checks.value_of_empty)
+    ]
+    if judge is not None:
+        asked = judge_of(judge).map_leaves(without_outage)
+        by_judge, counts = ask(asked, lambda engine: contradictions(engine, asked, [one for _, one, _ in given]))
+        found += [(given[place][0], one) for place, one in by_judge]
+        echo(f"contradictions: {output.cell(counts)}")
+    least = SEVERITIES.index(fail_on) if fail_on != "never" else -1
+    failed = any(SEVERITIES.index(one.severity) <= least for _, one in found)
+    if as_json:
+        show([{"rubric": name, **one.model_dump()} for name, one in found], True)
+    else:
+        _print_findings(found, [(name, rubric) for name, rubric, _ in given])
     raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else output.OK)
+
+
+def _print_findings(found: list[Placed], given: list[tuple[str, Rubric]]) -> None:
+    """Print the findings of one rubric by rule; of several, ten to look at first, and each rule with two examples."""
+    rubrics, texts = len(given), {(name, one.key): one.text for name, rubric in given for one in rubric.criteria}
+
+    def line(name: str, one: Finding) -> str:
+        where = " ".join(filter(None, (name if rubrics > 1 else None, one.criterion)))
+        text = f"  ({output.shorten(texts[name, one.criterion])})" if rubrics > 1 and one.criterion else ""
+        return output.clean(f"{where}: {' '.join(one.message.split())}{text}".removeprefix(": "))
+
+    first, groups = by_rule(found, rubrics)
+    first = first[:10] if rubrics > 1 else []
+    head = [f"Look at these first ({len(first)} of {counted(len(found), 'finding')}):"] if first else []
+    for text in (*head, *(f"  {one.severity:<7}  {one.rule}  {line(name, one)}" for name, one in first)):
+        print_data(text)
+    for hits in groups:
+        count = len({name for name, _ in hits})
+        of = f" in {count} of {rubrics} rubrics ({count / rubrics:.0%})" if rubrics > 1 else ""
+        print_data(f"\n{hits[0][1].severity}  {hits[0][1].rule}: {counted(len(hits), 'finding')}{of}. {hits[0][1].fix}")
+        unlike = {texts.get((name, one.criterion or ""), name): (name, one) for name, one in reversed(hits)}
+        for name, one in hits if rubrics == 1 else [hit for hit in reversed(unlike.values()) if hit not in first][:2]:
+            print_data(f"  {line(name, one)}")
+    wording = f"wording is checked in {', '.join(one.name for one in CHECKED)}"
+    more = "; `rubricsvc rubrics lint --rule RULE` says why a rule matters" + ", --json lists all" * (rubrics > 1)
+    if rubrics:
+        echo(f"{counted(len(found), 'finding')}{more}; {wording}" if found else f"no findings ({wording})")
 
 
 def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool, list[Record]]:

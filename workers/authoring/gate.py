@@ -15,7 +15,8 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from heapq import nlargest
+from itertools import combinations, pairwise
 
 from pydantic import Field
 
@@ -23,11 +24,13 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.generation import AuthoringTask, GateFindings, Generation, PreferenceAgreement, ProbeReward
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward, reward_or_null
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import TRANSIENT
-from rubricsvc.lint import Finding, lint
+from rubricsvc.lint import RULES, Finding, lint
+from rubricsvc.lint.duplicates import content_words
+from rubricsvc.lint.registry import Subject
 from rubricsvc.stats.ranking import concordance
 from workers import checks
 from workers.authoring.author import Author, GenerationError
@@ -227,3 +230,29 @@ async def proposals(
 
     written = await asyncio.gather(*map(write, range(n)))
     return list(await asyncio.gather(*map(tried, range(n), written)))
+
+
+MOST_PAIRS = 200
+"""Pairs of criteria that a judge is asked about: those that share most words."""
+_BOTH = Criterion(key="both", text="The first and the second requirement contradict each other: no text can meet both.")
+
+
+async def contradictions(
+    engine: Engine, judge: Judge, rubrics: Sequence[Rubric]
+) -> tuple[list[tuple[int, Finding]], dict[str, int]]:
+    """Return contradictions within a rubric, by its place, and how many pairs were asked about or failed."""
+    pairs = [(place, *two) for place, one in enumerate(rubrics) for two in combinations(Subject(one).judged, 2)]
+    words = {one: content_words(one.text) for _, *two in pairs for one in two}
+    chosen = nlargest(MOST_PAIRS, pairs, key=lambda pair: len(words[pair[1]] & words[pair[2]]))
+    asked, prompt = Rubric(criteria=(_BOTH,)), Prompt.of("Write two requirements for a text.")
+    what = [[f"{'Do not do this: ' * (one.weight < 0)}{one.text}" for one in two] for _, *two in chosen]
+    texts = [Completion(text=f"First requirement: {a}\n\nSecond requirement: {b}") for a, b in what]
+    verdicts = await asyncio.gather(*(score(engine, judge_of_gate(judge), asked, prompt, text) for text in texts))
+    values = [verdict.value for (verdict,) in verdicts]
+    rule, message = RULES["contradiction"], f"{judge.name} finds that it contradicts"
+    found = [
+        (place, rule.finding(b, f"{message} {a.key!r}", "warning"))
+        for (place, a, b), value in zip(chosen, values, strict=True)
+        if value is not None and value > 0.5
+    ]
+    return found, {"pairs": len(pairs), "asked": len(chosen), "failed": values.count(None)}

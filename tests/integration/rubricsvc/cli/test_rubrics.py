@@ -123,7 +123,45 @@ def test_lint_prints_findings_and_exits_with_1_on_errors(cli: Cli, broken: Path)
     assert set(found[2:]) == {("dominant-weight", "sign"), *about_two}
     assert all(line["rubric"] == "one" for line in ran.lines)
     text = cli("rubrics", "lint", broken)
-    assert text.code == 1 and "\none\n" in text.out and "fix: " in text.out
+    assert text.code == 1 and "error  sign: 1 finding. " in text.out and "  sign: “Fails to”" in text.out
+    explained = cli("rubrics", "lint", "--rule", "sign", "--json")
+    assert (explained.code, explained.json["name"]) == (0, "sign")
+
+
+def test_lint_of_a_set_has_ten_findings_first_and_each_rule_once(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        {"criteria": [f"Names the town {n} and describes its port.", f"Fails to name lake {n}."]} for n in range(12)
+    ]
+    file = tmp_path / "set.jsonl"
+    file.write_text("\n".join(json.dumps({"name": f"r{n}", **row}) for n, row in enumerate(rows)))
+    ran = cli("rubrics", "lint", file)
+    assert (ran.code, len(cli("rubrics", "lint", file, "--json").lines)) == (1, 24)
+    first, errors, warnings = ran.out.split("\n\n")
+    assert first.startswith("Look at these first (10 of 24 findings)") and first.count("  sign  ") == 10
+    assert "12 findings in 12 of 12 rubrics (100%)" in errors and errors.count("\n") == 2, "those not shown above"
+    assert warnings.startswith("warning  two-questions: 12 findings") and warnings.count("asks more") == 2
+    assert "English, German" in ran.err
+    file.write_text("criteria: [{text: a, weight: high}]")
+    assert "no findings" not in cli("rubrics", "lint", file).err, "nothing was checked"
+
+
+def test_lint_asks_a_judge_about_contradictions(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text(
+        "name: r\ncriteria: [Names the dose., Sends the reader away at once., Invites the reader to stay.]\n"
+    )
+
+    def contrary(_number: int, body: dict[str, Any]) -> ScriptedReply:
+        both = "away" in json.dumps(body) and "stay" in json.dumps(body)
+        return labels(Yes=0.9, No=0.1) if both else labels(No=0.9, Yes=0.1)
+
+    with scripted_server(contrary) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "lint", file, "--judge", "reader", "--json")
+    assert ran.code == 0 and rules(ran.lines) == [("contradiction", "c3")]
+    assert "pairs 3, asked 3, failed 0" in ran.err
+    down = cli("rubrics", "lint", file, "--judge", "reader", "--json")
+    assert (down.code, down.lines) == (0, []) and "failed 3" in down.err
 
 
 @pytest.fixture
