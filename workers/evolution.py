@@ -60,8 +60,7 @@ TEMPLATE = "evolve"
 REPAIRS = 2
 MAX_PROPOSALS = 4
 TEMPERATURE = 0.7
-Proposed = tuple[list[BufferedCriterion], EvolutionRound]
-"""New entries of a buffer, and what the round has done so far."""
+Proposed = tuple[list[BufferedCriterion], EvolutionRound]  # new entries of a buffer, and what the round has done so far
 
 
 async def propose_criteria(
@@ -146,13 +145,10 @@ def admit(
     return accepted, EvolutionRound(proposed=tuple(one.key for one in accepted), refused=refused)
 
 
-Values = Sequence[float | None]
-"""A criterion's value for each completion of a group; None where it was not judged."""
+Values = Sequence[float | None]  # a criterion's value for each completion of a group; None where it was not judged
 
-MIN_SHARE = 0.5
-"""Share of a group that must be judged for a trial to count."""
-MIN_ORDERED = 0.9
-"""Share of the pairs that a draft must have rewards for."""
+MIN_SHARE = 0.5  # share of a group that must be judged for a trial to count
+MIN_ORDERED = 0.9  # share of the pairs that a draft must have rewards for
 
 
 def trial_rubric(criteria: Sequence[Criterion], min_coverage: float = 1.0) -> Rubric:
@@ -235,14 +231,10 @@ def held_out_result(pairs: Ints, clusters: Ints, start: Floats, best: Floats) ->
     )
 
 
-SHOWN = 6
-"""Completions that a proposer is shown, of the pairs that rubric and people order differently."""
-MAX_CHARS = 6000
-"""Characters of such a completion and of its prompt."""
-WEIGHT = 0.1
-"""Weight of a new criterion, as a share of the sum of the start's."""
-MAX_FAILED = (1 - MIN_ORDERED) / 2
-"""Share of the verdicts of a candidate that may fail: each has one end of a pair."""
+SHOWN = 6  # completions that a proposer is shown, of the pairs that rubric and people order differently
+MAX_CHARS = 6000  # characters of such a completion and of its prompt
+WEIGHT = 0.1  # weight of a new criterion, as a share of the sum of the start's
+MAX_FAILED = (1 - MIN_ORDERED) / 2  # share of the verdicts of a candidate that may fail: each has one end of a pair
 _UNLIMITED = 1e9
 _WRITING = frozenset({"written", "trajectory"})
 

@@ -12,8 +12,7 @@ from rubricsvc.core.prompt import Step
 
 MAX_PERIOD = 4
 MIN_ROUNDS = 3
-REPETITION_THRESHOLD = 0.5
-"""The share of repeated words from which on they are reported."""
+REPETITION_THRESHOLD = 0.5  # the share of repeated words from which on they are reported
 
 
 class Cycle(NamedTuple):
@@ -76,8 +75,7 @@ UNSPACED = (
     "\u0e01-\u0ede\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 """Characters of Thai, Lao, Burmese, Khmer, kana and Han, which are written without blanks between words."""
-WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
-"""A word without punctuation; in those scripts a character."""
+WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")  # a word without punctuation; in those scripts a character
 _PART = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 

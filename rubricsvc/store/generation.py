@@ -19,21 +19,10 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, GENERATED
 from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import completions, jobs, judges, leases, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics, tables
 from rubricsvc.store.leases import GenerationLease, LeaseResult
 from rubricsvc.store.session import insert
-from rubricsvc.store.tables import (
-    DONE,
-    FAILED,
-    GENERATE,
-    CompletionRow,
-    ItemRow,
-    JobRow,
-    LabelRow,
-    PromptRow,
-    ReplyRow,
-    RubricRow,
-)
+from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, LabelRow, PromptRow, ReplyRow, RubricRow
 
 
 def submit(
@@ -62,8 +51,14 @@ def submit(
     if generation.gate_judge is not None:
         jobs.check_budget(judges.get(session, generation.gate_judge).value, budget)
     settings = generation.model_dump(mode="json", exclude_none=True)
-    content_key = digest(GENERATE, judge_id, ids, settings)
-    options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "kind": GENERATE, "settings": settings}
+    content_key = digest(tables.GENERATE, judge_id, ids, settings)
+    options: dict[str, Any] = {
+        "key": key,
+        "name": name,
+        "budget": budget,
+        "kind": tables.GENERATE,
+        "settings": settings,
+    }
     rows = [{"prompt_id": id_} for id_ in ids]
     return jobs.add(session, rows, judge_id=judge_id, content_key=content_key, **options)[0]
 
@@ -98,7 +93,7 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
     """
     ours = leases.lock_valid(session, results)
     for result in ours:
-        values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: leases.REASON_CHARS]}
+        values: dict[str, object] = {"state": tables.FAILED, "null_reason": result.reason[: leases.REASON_CHARS]}
         if result.rubric is not None and result.provenance is not None:
             prompt_id, made_by = result.lease.prompt_id, result.provenance
             # named by the prompt's id in its file, or by its id here if another prompt has that one too
@@ -117,7 +112,7 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
             if row.provenance is None:
                 row.provenance = made_by.model_dump(mode="json", exclude_none=True)
                 session.flush()
-            values = {"state": DONE, "rubric_id": row.id}
+            values = {"state": tables.DONE, "rubric_id": row.id}
         item = update(ItemRow).where(ItemRow.id == result.lease.item_id)
         session.execute(item.values(lease_until=None, worker=None, **values))
     return [result.lease.item_id for result in ours]
@@ -261,7 +256,7 @@ def _labels(session: Session, prompt_id: int) -> Scored:
 def _rewards(session: Session, prompt_id: int) -> Scored:
     """Return the completions by their mean reward in the newest job where rewards differ."""
     rewarded = select(ItemRow.job_id).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-    done = (CompletionRow.prompt_id == prompt_id, ItemRow.state == DONE, ItemRow.reward.is_not(None))
+    done = (CompletionRow.prompt_id == prompt_id, ItemRow.state == tables.DONE, ItemRow.reward.is_not(None))
     rewarded = rewarded.where(*done)
     differ = rewarded.group_by(ItemRow.job_id).having(func.min(ItemRow.reward) < func.max(ItemRow.reward))
     newest = session.scalar(differ.order_by(ItemRow.job_id.desc()).limit(1))

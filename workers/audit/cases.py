@@ -20,8 +20,7 @@ from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record
 
 _FOLDER = Path(__file__).parent
-MET_THRESHOLD = 0.5
-"""A criterion counts as met from this value on."""
+MET_THRESHOLD = 0.5  # a criterion counts as met from this value on
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,8 @@ from workers.audit.runner import asking_fingerprint
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
 
-_Scored = tuple[int, Rubric, list[Verdict]]
-"""A completion's number, and the verdicts on it in one of the repeats."""
-_Values = dict[tuple[int, str], list[float]]
-"""Over all repeats, by completion and criterion."""
+_Scored = tuple[int, Rubric, list[Verdict]]  # a completion's number, and the verdicts on it in one of the repeats
+_Values = dict[tuple[int, str], list[float]]  # over all repeats, by completion and criterion
 
 
 async def measure(
@@ -138,8 +136,7 @@ RUBRIC = Rubric(
     )
 )
 
-MIN_DIFFERENCE = 0.5
-"""Difference of the two values, each from 0 to 1, from which a judge distinguishes the criteria."""
+MIN_DIFFERENCE = 0.5  # difference of the two values, each from 0 to 1, from which a judge distinguishes the criteria
 
 
 def pooled_deviation(values: Sequence[Sequence[float]], clusters: Sequence[int], *, seed: int = 0) -> Deviation:

@@ -32,8 +32,7 @@ from workers.audit.suites import COMPLETION_ORDER, PLAIN, RATIONALE, AuditPlan, 
 from workers.engines.base import Engine
 from workers.scoring.completions import questions_of, score_group
 
-MIN_SCORED_SHARE = 0.5
-"""A suite of which a smaller share was scored is not passed."""
+MIN_SCORED_SHARE = 0.5  # a suite of which a smaller share was scored is not passed
 MAX_WORST = 20
 MAX_QUOTE_CHARS = 400
 
@@ -122,12 +121,10 @@ def _outcome(finding: AuditFinding, measure: Measure) -> bool | str:
     return (value >= MET_THRESHOLD) != (before.value >= MET_THRESHOLD)
 
 
-Verdicts = Mapping[str, Verdict]
-"""By criterion."""
+Verdicts = Mapping[str, Verdict]  # by criterion
 
 
-CompletionVerdicts = list[list[Verdict]]
-"""For each completion that was shown, one verdict a criterion."""
+CompletionVerdicts = list[list[Verdict]]  # for each completion that was shown, one verdict a criterion
 
 _VERDICTS = TypeAdapter(CompletionVerdicts)
 

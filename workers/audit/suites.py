@@ -169,8 +169,7 @@ _SUITES = {
     name: Suite(name=name, measure=measure, max_rate=limit, description=description)
     for name, (measure, limit, description) in _OWN.items()
 }
-BASELINE_SUITES = (_SUITES[PLAIN], _SUITES[MISSED])
-"""``missed`` stops a judge that rejects everything."""
+BASELINE_SUITES = (_SUITES[PLAIN], _SUITES[MISSED])  # ``missed`` stops a judge that rejects everything
 CONSISTENCY_SUITES = (_SUITES[CRITERIA_ORDER], _SUITES[RATIONALE])
 _BESIDE = {"measure": "preferred", "description": "a bad completion beside a good one"}
 COMPARATIVE_BASELINE_SUITES = (_SUITES[PLAIN].model_copy(update=_BESIDE),)

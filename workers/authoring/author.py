@@ -146,8 +146,7 @@ def sha256_of(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-REPLIES = TypeAdapter(dict[str, Reply])
-"""The replies of one item, by the digest of the question."""
+REPLIES = TypeAdapter(dict[str, Reply])  # the replies of one item, by the digest of the question
 
 
 @dataclass(eq=False)

@@ -20,11 +20,9 @@ from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 MAX_FIRST_FAILURES = 8
 """Sampling stops when this many requests have failed and none has succeeded: the model or the key is wrong."""
 
-LOCAL_PROMPTS = 4
-"""Prompts that a model in this process answers together."""
+LOCAL_PROMPTS = 4  # prompts that a model in this process answers together
 
-MAX_FAILURES = 20
-"""Failures that are kept with their messages."""
+MAX_FAILURES = 20  # failures that are kept with their messages
 
 
 class FailedSample(NamedTuple):

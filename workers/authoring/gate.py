@@ -44,10 +44,8 @@ PRAISE = (
 )
 MARGIN = 0.05
 """How much more a completion gets that is preferred: a judge that finds nothing met gives everything a little."""
-ASKABLE = frozenset({"readout", "written"})
-"""Modes that judge one completion by itself."""
-_REPORTED = frozenset({"shuffled", "truncated"})
-"""Probes that do not decide."""
+ASKABLE = frozenset({"readout", "written"})  # modes that judge one completion by itself
+_REPORTED = frozenset({"shuffled", "truncated"})  # probes that do not decide
 
 
 _BREAK = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))(?<!\n\d\.)(?<!\A\d\.)[ \t]+|\s*\n\s*")
@@ -176,8 +174,7 @@ OFF_TOPIC = (
 )
 """A completion of another prompt."""
 
-DUPLICATE = "duplicate"
-"""The reason of a candidate that is the same rubric as an earlier one."""
+DUPLICATE = "duplicate"  # the reason of a candidate that is the same rubric as an earlier one
 
 
 class Proposal(Value):

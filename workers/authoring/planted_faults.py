@@ -85,10 +85,8 @@ _OPPOSITES = (
 _PAIRS = [pair.split("/") for pair in _OPPOSITES.split()]
 _OPPOSITE = {word: other for pair in _PAIRS for word, other in (pair, pair[::-1])}
 
-_LEAST_SHARED = 0.3
-"""Share of a criterion's words that the sentence which carries it has."""
-_NEARLY = 0.75
-"""A sentence carries it too if it shares this part of what the best one shares."""
+_LEAST_SHARED = 0.3  # share of a criterion's words that the sentence which carries it has
+_NEARLY = 0.75  # a sentence carries it too if it shares this part of what the best one shares
 
 _SAYS = re.compile(
     r"^(?:(?:The|This) (?:answer|response|completion|text|report|summary) )?"

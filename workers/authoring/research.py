@@ -82,14 +82,11 @@ def _open(task: AuthoringTask, research: Research) -> Collection:
 
 
 ROUNDS = 3
-HITS = 8
-"""Documents that are shown for a query."""
+HITS = 8  # documents that are shown for a query
 SNIPPET_CHARS = 300
 MAX_QUERY_CHARS = 300
-MAX_TRIED = 50
-"""Parts of a document among which one is looked for that may be shown."""
-_GAP = "\n␞\n"
-"""Between parts that are not adjacent, so that no passage spans them."""
+MAX_TRIED = 50  # parts of a document among which one is looked for that may be shown
+_GAP = "\n␞\n"  # between parts that are not adjacent, so that no passage spans them
 
 
 class _Plan(BaseModel):

@@ -23,16 +23,14 @@ from workers.checks import CHECKS
 from workers.judges.calls import QuoteIndex
 
 MIN_CRITERIA, MAX_CRITERIA = 2, 20
-MAX_LISTED = 10
-"""Criteria in a numbered list: a small model that writes more repeats itself."""
+MAX_LISTED = 10  # criteria in a numbered list: a small model that writes more repeats itself
 ALLOWED_CHECKS = frozenset(CHECKS) - {"code", "code_cheating", "python", "ifeval", "string_check", "text_similarity"}
 """Checks that a model may name: none that runs code, and none of other systems' files."""
 
 HARD_RULE, PRINCIPLE = "hard-rule", "principle"
 """Tags of what is demanded explicitly, and of the rest."""
 
-Documents = Mapping[str, str]
-"""Texts that the generator was shown, by the name that a source may give."""
+Documents = Mapping[str, str]  # texts that the generator was shown, by the name that a source may give
 
 _NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s+(?:\[([+-]?\d{1,3}(?:\.\d{1,6})?)\]\s*)?(\S.*)")
 _CODE_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)

@@ -66,8 +66,7 @@ def _text(name: str) -> str:
     return _INCLUDED.sub(lambda match: _text(match[1]).strip(), text)
 
 
-SMALL_MODELS = frozenset({"embedded"})
-"""Models that cannot write JSON: they are asked for a numbered list."""
+SMALL_MODELS = frozenset({"embedded"})  # models that cannot write JSON: they are asked for a numbered list
 
 
 def shown(name: str, text: str) -> str:

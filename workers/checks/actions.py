@@ -87,8 +87,7 @@ _PERSON = r"(?:\b(?P<unreal>[Ii]f|[Uu]nless|[Ww]hether|[Uu]ntil)\s+)?\b(?:I|[Ww]
 _CLAUSE_END = re.compile(
     r"[.,;:!?()\n]|\b(?:and|but|or|which|that|whether|if|to|where|because|before|after|when|while|so|how|what|why)\b"
 )
-_MAX_OBJECT = 200
-"""Characters after a verb in which its object is."""
+_MAX_OBJECT = 200  # characters after a verb in which its object is
 _GENERIC_TEXT = (
     "the a an in of on for with all each every any some this these those its their my our own various several many few"
     " relevant available related different other more most also again then carefully thoroughly documentation document"

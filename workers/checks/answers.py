@@ -146,8 +146,7 @@ def similarity(completion: Completion, prompt: Prompt, args: Similarity | TextSi
 _MAX_PRODUCT = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio": 2e11, "meteor": 1e10, "rouge_l": 5e11}
 """Maximum product of the lengths in characters: some 4 s. The other metrics read each text once."""
 
-_NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
-"""A replacement for WordNet, without entries."""
+_NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])  # a replacement for WordNet, without entries
 
 
 def similar(text: str, reference: str, metric: Metric) -> float:

@@ -29,8 +29,7 @@ from workers.checks.registry import Args, CheckResult
 from workers.repetitions import WORD, is_long, words_of
 
 _ID = re.compile(r"[\w.:/#@-]+")
-PART_SEPARATOR = "\n␞\n"
-"""No quotation spans it, so that a policy cannot splice a sentence from parts of its choice."""
+PART_SEPARATOR = "\n␞\n"  # no quotation spans it, so that a policy cannot splice a sentence from parts of its choice
 
 
 def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:

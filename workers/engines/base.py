@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage, total_usage
 
-THINKING_CHARS = 16_000
-"""Characters of a judge's thinking that are stored."""
+THINKING_CHARS = 16_000  # characters of a judge's thinking that are stored
 
 
 def error_message(error: BaseException | None) -> str:
@@ -136,8 +135,7 @@ class RequestFailed:
 
 Replies = list[Reply | Failure]
 Outcome = Replies | RequestFailed
-Send = Callable[[], Awaitable[Outcome]]
-"""One call to a server."""
+Send = Callable[[], Awaitable[Outcome]]  # one call to a server
 
 
 class Engine(Protocol):

@@ -10,8 +10,7 @@ from rubricsvc.core.judge import Price
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Outcome, Question, Reply, RequestFailed, Send
 
-_TEMPLATE_TOKENS = 256
-"""Tokens that a chat template may add to a conversation."""
+_TEMPLATE_TOKENS = 256  # tokens that a chat template may add to a conversation
 
 
 class Budget(Protocol):

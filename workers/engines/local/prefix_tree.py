@@ -18,8 +18,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 SHARED, PADDING = -1, -2
 """Owners of the tokens of a prefix, and of those that fill a row up."""
 
-BranchId = tuple[int, int]
-"""The row, and a number of 0 or more that identifies the branch within it."""
+BranchId = tuple[int, int]  # the row, and a number of 0 or more that identifies the branch within it
 
 
 def shared_length(rows: list[list[int]]) -> int:

@@ -19,8 +19,7 @@ from workers.engines.local.weights import ModelWeights
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
 
-_MAX_PADDING = 0.2
-"""Share of a batch that may be padding."""
+_MAX_PADDING = 0.2  # share of a batch that may be padding
 
 
 @dataclass(eq=False)

@@ -16,11 +16,9 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError
 from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
 
-SHIPPED = Path(__file__).parent / "embedded_judge"
-"""The folder of the adapter that this package ships."""
+SHIPPED = Path(__file__).parent / "embedded_judge"  # the folder of the adapter that this package ships
 
-SHIPPED_ADAPTER = "embedded"
-"""The value of `Judge.adapter` for the adapter that this package ships."""
+SHIPPED_ADAPTER = "embedded"  # the value of `Judge.adapter` for the adapter that this package ships
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
