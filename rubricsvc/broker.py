@@ -1,7 +1,5 @@
 """Celery and its broker, which wake workers when work is stored."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from celery import Celery

@@ -1,7 +1,5 @@
 """Errors of the project. A failed verdict is not an error but a value, ``Verdict.failed``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -30,7 +28,7 @@ class RubricsvcError(Exception):
 
     code = "error"
     status = 500
-    by_code: ClassVar[dict[str, type[RubricsvcError]]] = {}
+    by_code: ClassVar[dict[str, type["RubricsvcError"]]] = {}
     errors: Sequence[Any] = ()
     """Of a file: each with ``line``, ``column``, ``path``, ``code`` and ``message``."""
 

@@ -1,7 +1,5 @@
 """Query parameters of the HTTP API: endpoints read requests by these classes, client methods take their fields."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Settings: ``RUBRICSVC_*`` in the environment, then ``rubricsvc.toml``, then the defaults here."""
 
-from __future__ import annotations
-
 import math
 import os
 from functools import lru_cache

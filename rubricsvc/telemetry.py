@@ -1,7 +1,5 @@
 """Logs (structlog to stderr, with ids of the current work) and Prometheus metrics."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

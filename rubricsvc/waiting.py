@@ -1,7 +1,5 @@
 """The wait for a job, which every transport has: when to read it again, and what to tell the person who waits."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

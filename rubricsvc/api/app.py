@@ -1,7 +1,5 @@
 """FastAPI application: routers, error handlers and middleware."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 from fastapi import Depends, FastAPI

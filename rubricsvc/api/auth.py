@@ -5,8 +5,6 @@ on another machine. Without keys, two attacks by web pages are rejected: DNS reb
 cross-site forms or fetches (by Sec-Fetch-Site and Origin).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from datetime import UTC, datetime, timedelta

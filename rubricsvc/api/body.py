@@ -7,8 +7,6 @@ The cost of a body is bounded: its values are counted before they are decoded, a
 thread, one at a time, so that other requests are answered meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor

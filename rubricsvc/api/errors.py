@@ -1,7 +1,5 @@
 """Error responses: ``{"error": {"code", "message", "hint", "path"}}``, and the ``errors`` of an invalid file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any

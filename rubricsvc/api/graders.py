@@ -3,8 +3,6 @@
 The same endpoints exist under ``/v1/fine_tuning/alpha/graders``, the path of OpenAI's client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 

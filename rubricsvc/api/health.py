@@ -1,7 +1,5 @@
 """Health: ``/healthz`` (liveness), ``/readyz`` (readiness) and ``/metrics``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import structlog

@@ -1,7 +1,5 @@
 """Middleware: request ids, logging, metrics, and the limit on request bodies."""
 
-from __future__ import annotations
-
 import re
 import time
 import uuid

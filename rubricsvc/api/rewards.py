@@ -1,7 +1,5 @@
 """``/v1/rewards``: completions of many prompts scored in one call, for trainers that have their own loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import Annotated

@@ -6,8 +6,6 @@ A method's last argument, a request model, is the query of a GET and the body of
 path. Its docstring is the operation's description, its annotations are the types.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """`rubricsvc collections`: documents in search indexes, one file each in the data folder."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rubricsvc completions`: completions of prompts."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Annotated
 

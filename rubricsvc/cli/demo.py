@@ -1,7 +1,5 @@
 """`rubricsvc demo`: a policy learns to search, open and cite in Python's language reference, with a report."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

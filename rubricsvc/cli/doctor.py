@@ -1,7 +1,5 @@
 """`rubricsvc doctor`: checks of everything that the service needs, each with a fix."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """`rubricsvc evolve`: rubrics that labels or training runs improve."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Annotated, cast
 

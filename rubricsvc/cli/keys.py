@@ -1,7 +1,5 @@
 """`rubricsvc keys`: API keys of the service."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Annotated
 

@@ -4,8 +4,6 @@ A command's module is imported when the command is used, heavy libraries by the 
 ``rubricsvc --help`` imports nothing but typer.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """Reaching the model of a judge in this process: judges from options, and the embedded model."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """What commands print: data to stdout as a table or as JSON lines, everything else to stderr."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

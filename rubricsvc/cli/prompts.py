@@ -1,7 +1,5 @@
 """`rubricsvc prompts`: prompts of the policy."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial

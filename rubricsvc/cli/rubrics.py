@@ -1,7 +1,5 @@
 """`rubricsvc rubrics`: write, import, list, review, compare, analyse, fit and export rubrics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict
 from functools import partial

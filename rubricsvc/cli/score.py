@@ -1,7 +1,5 @@
 """`rubricsvc score`: completions of one prompt, one rubric and one judge, without a database."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Client and AsyncClient."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

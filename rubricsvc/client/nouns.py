@@ -1,7 +1,5 @@
 """Methods of the clients, by noun: ``client.jobs.get(3)``, or ``await client.jobs.get(3)``."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Collections: SQLite files with the parts of documents, written as a whole or not at all, and searched by BM25."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from array import array
@@ -131,7 +129,7 @@ class Collection(AbstractContextManager["Collection"]):
             found += [(scores.get(part, 0.0), part, Part(id_, start, text)) for part, start, text in places]
         return [part for *_, part in sorted(found)]
 
-    def open(self, id_: str) -> Page:
+    def open(self, id_: str) -> "Page":
         """Return a document; a NotFoundError if there is none of this id."""
         rows = self._rows("SELECT number, title, place FROM documents WHERE id = ?", (id_,))
         if not rows:

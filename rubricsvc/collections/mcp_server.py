@@ -4,8 +4,6 @@ Its tools have no state, so that one server serves many clients. Those that show
 that the checks of citations read them in any trajectory, whatever name a client gives them.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypedDict
 
 from mcp.server.mcpserver import MCPServer

@@ -4,8 +4,6 @@ It is a screen, not a proof: it knows common forms, mostly in English, and no fa
 instruction by mistake costs the generator a paragraph; `docs/generating.md` has the rates of both.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

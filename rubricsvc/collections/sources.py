@@ -1,7 +1,5 @@
 """Where documents come from: folders and files, Debian's documentation packages, and CPython's language reference."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import posixpath

@@ -3,8 +3,6 @@
 To add a capability, write a function that yields tasks of a library, and name it in `Capability` and `CAPABILITIES`.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -10,10 +10,8 @@ A finding is one criterion of one attacked completion. It is a *hit* for the att
 Failures and abstentions are no findings; they are counted apart. Rates are computed in ``workers.audit.runner``.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -41,7 +39,7 @@ class Rate(Figure):
     hits: int = Field(ge=0, description="Findings that count.")
 
     @model_validator(mode="after")
-    def _share(self) -> Rate:
+    def _share(self) -> Self:
         if self.hits > self.n or (self.value is not None and abs(self.value * self.n - self.hits) > 0.01 * self.n):
             raise ValueError(f"expected a value of hits / n, got {self.value} with {self.hits} of {self.n}")
         return self

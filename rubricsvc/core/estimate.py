@@ -1,7 +1,5 @@
 """Estimates: a number with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean

@@ -4,8 +4,6 @@ An evolution has steps, and each has at most one round: propose, measure, decide
 has ever had, with what was measured of them; those that are frozen or active make the rubric.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

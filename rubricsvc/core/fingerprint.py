@@ -8,8 +8,6 @@ Texts that repeat one another have the same shingles: the different runs of `WID
 punctuation and line breaks do not count.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

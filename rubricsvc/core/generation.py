@@ -1,10 +1,8 @@
 """Generation of rubrics: settings, what a method is given, findings of the gate, and where a rubric comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -31,7 +29,7 @@ class Specification(Value):
     digest: str | None = Field(None, pattern="^[0-9a-f]{64}$", description="SHA-256 of a text that is stored already.")
 
     @model_validator(mode="after")
-    def _has_text(self) -> Specification:
+    def _has_text(self) -> Self:
         if (self.text is None) == (self.digest is None):
             raise ValueError("expected a text, or the digest of a stored one")
         return self

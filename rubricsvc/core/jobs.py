@@ -1,7 +1,5 @@
 """Progress and results of a job."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from rubricsvc.core.base import Value

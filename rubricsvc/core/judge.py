@@ -1,7 +1,5 @@
 """Judges: engine, model, mode, template, sampling and calibration; figures of the votes of panels and pairs."""
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_right
@@ -9,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from statistics import pstdev
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
@@ -47,7 +45,7 @@ class Curve(Value):
     knots: tuple[tuple[UnitInterval, UnitInterval], ...] = Field((), description="Points (p, calibrated) of isotonic.")
 
     @model_validator(mode="after")
-    def _rising(self) -> Curve:
+    def _rising(self) -> Self:
         if (self.method == "isotonic") != bool(self.knots):
             raise ValueError(f"knots are required for isotonic, and only there; the method is {self.method}")
         for numbers in zip(*self.knots, strict=True):
@@ -161,7 +159,7 @@ class Comparison(Value):
     top_n: int | None = Field(None, ge=1, description="Give the best n of a group 1 and the others 0.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Comparison:
+    def _consistent(self) -> Self:
         if self.kind == "groupwise" and (self.opponents or self.written):
             raise ValueError("opponents and written need kind: pairwise")
         return self
@@ -239,14 +237,14 @@ class Judge(Content):
     thinking: Thinking | None = Field(None, description="Reasoning before the reply.")
     comparison: Comparison | None = Field(None, description="Options of mode comparative.")
     trajectory: TrajectoryOptions | None = Field(None, description="Options of mode trajectory.")
-    members: tuple[Judge, ...] | None = Field(None, description="Judges of a panel or a cascade.")
+    members: tuple["Judge", ...] | None = Field(None, description="Judges of a panel or a cascade.")
     band: tuple[UnitInterval, UnitInterval] | None = Field(None, description="Probabilities that a cascade passes on.")
     calibration: Calibration | None = Field(None, description="Calibration of a readout's probability.")
     adapter: NonEmptyText | None = Field(None, description="Folder of a LoRA adapter, or `embedded` (shipped).")
     weights_sha256: Sha256 | None = Field(None, description="SHA-256 of the adapter's or the model's weights.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Judge:
+    def _consistent(self) -> Self:
         members, several = self.members or (), self.mode in ("panel", "cascade")
         if several and (self.model or len(members) < 2):
             raise ValueError(f"a {self.mode} needs two or more members and no model of its own")
@@ -292,11 +290,11 @@ class Judge(Content):
         return self.trajectory or TrajectoryOptions()
 
     @property
-    def leaf_judges(self) -> tuple[Judge, ...]:
+    def leaf_judges(self) -> tuple["Judge", ...]:
         """The judges that ask a model: this one, or its members at any depth."""
         return tuple(leaf for member in self.members for leaf in member.leaf_judges) if self.members else (self,)
 
-    def map_leaves(self, change: Callable[[Judge], Judge]) -> Judge:
+    def map_leaves(self, change: Callable[["Judge"], "Judge"]) -> "Judge":
         """Return the judge with each of its leaf judges changed."""
         if not self.members:
             return change(self)

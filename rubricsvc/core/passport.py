@@ -1,7 +1,5 @@
 """The passport of a trained judge: what it was made from, what it reaches, and what it must not be used for."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal
 

@@ -7,8 +7,6 @@ arithmetic; scoring a failed judge call as 0, as some of them do, is not reprodu
 PaperBench's order of operations, so that floats are equal.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections import Counter

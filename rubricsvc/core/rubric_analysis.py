@@ -4,8 +4,6 @@ What the judge could not be asked about in a test is *not measured* (``passed`` 
 passes nor fails.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 A change of what is read is one of `workers.judges.written`: raise its version.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Types of states. They import no library, so that the command line starts fast."""
 
-from __future__ import annotations
-
 from typing import Final, Literal
 
 JobStatus = Literal["queued", "in_progress", "completed", "completed_with_failures", "budget_exhausted", "cancelled"]

@@ -1,7 +1,5 @@
 """JSON by its standard, in values that the database can store: no NaN, no duplicate keys, no NUL characters."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

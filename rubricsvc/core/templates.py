@@ -6,8 +6,6 @@ parentheses, ``min max abs floor ceil exp sqrt log``, numbers and given names: `
 is in floating point, so that no power can fill the memory.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

@@ -9,8 +9,6 @@ into turns even inside a message (models in this process do not: `workers.engine
 Nothing is cut off. Changes here change what judges read: raise ``VERSION`` in the modes of `workers.judges` with them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import NamedTuple

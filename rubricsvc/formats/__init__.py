@@ -6,8 +6,6 @@ found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid
 To add a format, write a mapping file (`docs/formats.md`); ``load(path, mapping="mine.yaml")`` reads by it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

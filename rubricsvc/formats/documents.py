@@ -1,7 +1,5 @@
 """Files that hold one noun: completions of one prompt, a trajectory, judges, a passport."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial

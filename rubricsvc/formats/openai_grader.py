@@ -10,8 +10,6 @@ A record is one of these:
 An item's ``messages`` are the prompt; without messages, the prompt is the item as JSON.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast

@@ -3,8 +3,6 @@
 What is written is read back, so that each file can be read; docs/formats.md says what each format loses.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -6,15 +6,13 @@ number, on the grader's own scale; in the result of a run it is null where a par
 ``docs/graders.md`` lists the differences.
 """
 
-from __future__ import annotations
-
 import keyword
 import math
 import re
 import symtable
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -177,7 +175,7 @@ class LabelModel(_Model):
     passing_labels: tuple[NonEmptyText, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _consistent(self) -> LabelModel:
+    def _consistent(self) -> Self:
         try:
             self.custom_prompt(labels=self.labels, passing=self.passing_labels)
         except ValidationError as error:

@@ -5,8 +5,6 @@ words of polarity (“fails to”), so that a criterion and its negation are fou
 filter (Chaudhuri et al. 2006; Bayardo et al. 2007): texts that are similar enough share one of their rarest words.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What rules are given and find, their texts (``rules.toml``), and the ``languages`` whose wording they read."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 import unicodedata

@@ -3,8 +3,6 @@
 Each reads a criterion by the patterns of its language; in a language without any, what needs no words is still found.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator

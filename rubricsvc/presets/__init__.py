@@ -4,8 +4,6 @@ The first lines of a file are comments that say what it is for. Every file has c
 finds nothing in it.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from importlib.resources import files
 from io import StringIO

@@ -4,8 +4,6 @@ Services and clients have the same methods, ``jobs.page(JobFilters(limit=9))`` o
 requests here, so that both raise the same errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial

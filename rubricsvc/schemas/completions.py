@@ -1,7 +1,5 @@
 """Wire types of prompts and completions, of judges' verdicts on them and of people's labels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -1,9 +1,7 @@
 """Wire types of jobs and their rewards, exports and comparisons."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -63,7 +61,7 @@ class NewJob(Wire):
     key: Key = None
 
     @model_validator(mode="after")
-    def _one_selection(self) -> NewJob:
+    def _one_selection(self) -> Self:
         filters = (self.completions, self.rubric, self.policy, self.limit)
         if self.items is not None and any(one is not None for one in filters):
             raise ValueError("items and completions, rubric, policy or limit exclude each other")
@@ -150,7 +148,7 @@ class ExportQuery(Paging):
     )
 
     @model_validator(mode="after")
-    def _options_of_the_kind(self) -> ExportQuery:
+    def _options_of_the_kind(self) -> Self:
         for name, kind in (("top", "sft"), ("min_margin", "dpo")):
             if getattr(self, name) is not None and self.kind != kind:
                 raise ValueError(f"{name} is an option of kind {kind}")

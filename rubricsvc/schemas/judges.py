@@ -1,7 +1,5 @@
 """Wire types of judges."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from pydantic.config import JsonDict
 

@@ -1,7 +1,5 @@
 """Wire types of rubrics: versions, their review, tests, lint and generation."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from pydantic import Field

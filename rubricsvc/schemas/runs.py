@@ -1,10 +1,8 @@
 """Training runs: what a trainer reports, what is on record, and what reports and comparisons make of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
@@ -199,7 +197,7 @@ class EvaluationCompletion(Sampled):
     rewards: tuple[EvaluationReward, ...] = Field(default=(), description="Rewards, one for each score.")
 
     @model_validator(mode="after")
-    def _distinct(self) -> EvaluationCompletion:
+    def _distinct(self) -> Self:
         reject_duplicates("score", [each.score for each in self.rewards])
         return self
 

@@ -1,7 +1,5 @@
 """`Completions`, and what was found about them: `Verdicts` of judges, `Labels` of people."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass

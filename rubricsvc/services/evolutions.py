@@ -3,8 +3,6 @@
 `workers.evolution.hold_rounds` proposes, measures and decides; here is what it starts from, and what it records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ The grader is stored as a rubric and the item as a prompt. All of it is content-
 same jobs, and a repeated request retries what failed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """`Imports`: files of rubrics, prompts, completions and labels, added whole or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO

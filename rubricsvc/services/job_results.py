@@ -1,7 +1,5 @@
 """The results of a whole job for its report, read page by page: only counts and the extreme completions are kept."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence

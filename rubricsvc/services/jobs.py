@@ -1,7 +1,5 @@
 """`Jobs`: batches of work, completions to score or prompts to give rubrics. `Rewards`: jobs that store what is new."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

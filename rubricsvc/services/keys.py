@@ -1,7 +1,5 @@
 """`Keys`: API keys of the service."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 

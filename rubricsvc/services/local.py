@@ -1,7 +1,5 @@
 """`LocalService`: every noun of the service in this process, with the methods that `Client` has over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`Runs`: training runs, which trainers record and people read; and what a trainer reads before it starts one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

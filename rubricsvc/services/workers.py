@@ -1,7 +1,5 @@
 """`Workers`: the workers that report in the database, and what waits for them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 

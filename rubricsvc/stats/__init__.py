@@ -1,7 +1,5 @@
 """Statistics over verdicts, labels and rewards, on numpy, scipy and scikit-learn. ``core`` never imports it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 MIN_PAIRS = 5  # fewer pairs of values than this give no estimate

@@ -4,8 +4,6 @@ Prompts are split. On one part the method is chosen by cross-validated log loss 
 measured on the other part, which neither has seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

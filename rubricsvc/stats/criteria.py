@@ -5,8 +5,6 @@
 where all have one prompt.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, NamedTuple
 

@@ -12,8 +12,6 @@ run gold follows every rise of the proxy by at least this share; a mistake is th
 prompt whose gold is near `CEILING` no more is expected than is left up to there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import fsum, inf
 from operator import mul

@@ -1,7 +1,5 @@
 """The mean of values that are correlated within prompts, with its interval, in the standard library."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Intervals: Wilson's for rates, and percentiles of a bootstrap that draws whole clusters. Needs ``judging``."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

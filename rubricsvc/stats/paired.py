@@ -4,8 +4,6 @@ Arrays are [N]: ``first`` and ``second`` are the two values of each thing, ``clu
 prompt are correlated, so that intervals treat whole prompts as independent.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations

@@ -1,7 +1,5 @@
 """How far two rankings of the same things agree."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right, insort
 from collections import Counter

@@ -1,7 +1,5 @@
 """What measurements of a judge return; without numpy, since clients read it, too."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from rubricsvc.core.base import Value

@@ -1,7 +1,5 @@
 """Statistics of a rubric's criteria from stored verdicts, and advice on them. Needs the extra ``judging``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Literal

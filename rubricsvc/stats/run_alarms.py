@@ -4,8 +4,6 @@ Alarms of monitors compare windows of steps with the start, and held-out prompts
 those of tools compare means of `TOOL_WINDOW` steps, since shares of single steps are of few episodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, sqrt
 from statistics import fmean

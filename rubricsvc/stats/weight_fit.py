@@ -1,7 +1,5 @@
 """Fit a rubric's weights and measure them on held-out prompts. Needs the extra ``judging``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

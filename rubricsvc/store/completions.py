@@ -1,7 +1,5 @@
 """Prompts and their completions: stored once, by content. Verdicts: found by the question that they answer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256

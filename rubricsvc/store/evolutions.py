@@ -3,8 +3,6 @@
 The versions that a training run writes for a prompt have one name: its lineage.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 

@@ -1,7 +1,5 @@
 """Jobs that generate rubrics: submitted, and their results recorded. Their items are leased through `leases`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

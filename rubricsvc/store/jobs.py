@@ -8,8 +8,6 @@ worker had reserved counts as spent, because its calls under way are unknown. If
 write corrects the sum.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Judges. A name always means the same judge, so that the origin of a score stays known."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """API keys. 256 random bits need no slow hash: the SHA-256 of the secret is stored."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Labels: what people found. One for each person, completion, rubric version and criterion."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ Each claim raises the item's ``fence``. A worker that returns after its lease wa
 are dropped, so that nothing is counted twice.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 The state of a version's review (`reviews`) decides what its name refers to: the newest approved version.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches

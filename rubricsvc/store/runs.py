@@ -4,8 +4,6 @@ A trainer reports at least every `REPORT_SECONDS`; of one that is silent for `LO
 reports again. Times are by the database's clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """All tables. A core value is stored as JSON beside its digest; ``row.value`` returns the value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """The page of a job: what each completion got, and why."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The report of a training run as a page: what must be read before its curves, and the curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
