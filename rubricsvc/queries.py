@@ -47,9 +47,15 @@ class RubricQuery(BaseModel):
     allow_drafts: bool = Field(False, description="A name without an approved version means its newest draft.")
 
 
+Pool = Annotated[
+    Name | None, Field(description="Pool criteria by key, group, tag, or prefix of tags: axis of axis:accuracy.")
+]
+
+
 class AnalysisQuery(BaseModel):
     """Parameters of the analysis of a rubric."""
 
+    pool: Pool = None
     job_id: Id | None = Field(None, description="Only what this job scored.")
     judge: Name | None = Field(None, description="Judge; by default the job's, or the one with the most completions.")
 
@@ -130,6 +136,16 @@ class BestOfNQuery(BaseModel):
     job: tuple[Id, ...] = Field(min_length=1, description="Job whose rewards choose; repeat it to compare judges.")
     gold: Ref = Field(description="Id of a job of another judge, or labels.")
     n: Whole | None = Field(None, ge=2, description="Largest n; by default the fewest samples of a prompt.")
+
+
+class CompareQuery(BaseModel):
+    """Parameters of a comparison: with which job, of what."""
+
+    b: Id | None = Field(None, description="The other job; by default the same, by its two policies.")
+    by: Literal["completion", "prompt"] | None = Field(None, description="What to pair; by default what both scored.")
+    pool: Pool = None
+    policy_a: Name | None = Field(None, description="Only completions of this policy, of the first job.")
+    policy_b: Name | None = Field(None, description="Only completions of this policy, of the other job.")
 
 
 MAX_REWARD_SECONDS = 50.0  # clients and proxies often close a connection that is silent for a minute

@@ -36,7 +36,6 @@ CREATED, OK = HTTPStatus.CREATED, HTTPStatus.OK
 SERVICES = (Prompts, Completions, Jobs, Judges, Verdicts, Labels, Rubrics, Evolutions, Runs)
 _OF_OTHER_METHODS: tuple[tuple[type, str, str], ...] = (
     (Completions, "add", "POST completions"),
-    (Jobs, "compare", "GET jobs/{}/compare/{}"),
     (Runs, "record", "POST runs/{}/steps"),
     (Runs, "record_evaluation", "POST runs/{}/evaluations"),
     (Runs, "delete", "DELETE runs/{}"),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -18,9 +18,9 @@ from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, pr
 from rubricsvc.core import strict_json
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import neutralized
-from rubricsvc.queries import BestOfNQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
+from rubricsvc.queries import BestOfNQuery, CompareQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, PairedBy
+from rubricsvc.schemas.jobs import ExportFormat, ExportQuery
 from rubricsvc.services.local import LocalService
 from rubricsvc.waiting import no_worker
 
@@ -33,7 +33,7 @@ app = output.group("Jobs: completions to score, rubrics to generate.")
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
-_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".html": "html"}
+_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".html": "html", ".parquet": "parquet"}
 
 
 @command(app)
@@ -132,11 +132,11 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of an exported completion: without messages, its verdicts by criterion, since rubrics differ."""
     verdicts = row["verdicts"]
     plain = {name: value for name, value in row.items() if name != "verdicts" and not name.endswith("_messages")}
-    plain |= {
-        "values": strict_json.dump({one["criterion"]: one.get("value") for one in verdicts}),
-        "contributions": strict_json.dump({one["criterion"]: one["contribution"] for one in verdicts}),
-        "failed": " ".join(f"{one['criterion']}:{one['reason']}" for one in verdicts if "reason" in one),
-    }
+    plain["prompt_tags"] = ";".join(row["prompt_tags"])
+    for field in ("value", "contribution", "group", "tags"):
+        by_criterion = {one["criterion"]: one.get(field) for one in verdicts}
+        plain[field if field == "tags" else f"{field}s"] = strict_json.dump(by_criterion)
+    plain["failed"] = " ".join(f"{one['criterion']}:{one['reason']}" for one in verdicts if "reason" in one)
     return {name: neutralized(value) for name, value in plain.items()}
 
 
@@ -160,7 +160,7 @@ def export(
     if form == "csv" and query.kind != "completion":
         raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
     rows, unrewarded, left_out = 0, 0, Counter[str]()
-    after: int | None = 0
+    after, kept = cast(int | None, 0), list[Mapping[str, Any]]()
     with service() as s, open_output(out) as stream:
         if form == "html":
             stream.write(s.jobs.report(job_id))
@@ -169,6 +169,9 @@ def export(
         while after is not None:
             part = s.jobs.export(job_id, query.model_copy(update={"after": after}))
             for row in part.rows:
+                if form == "parquet":
+                    kept.append(row)
+                    continue
                 if form != "csv":
                     print_json(row, stream)
                     continue
@@ -180,6 +183,11 @@ def export(
             rows, after = rows + len(part.rows), part.next
             unrewarded += sum("state" in row and row["reward"] is None for row in part.rows)
             left_out.update(part.left_out)
+        if form == "parquet":
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            parquet.write_table(pa.Table.from_pylist(kept), stream.buffer)
     reasons = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in left_out.items() if count)
     echo(f"{counted(rows, 'row')}; left out: {reasons or 'none'}")
     if unrewarded:
@@ -188,23 +196,23 @@ def export(
         echo(f"close: a tie, or a difference of the rewards below {cell(part.min_margin)}")
 
 
-@app.command()
+@command(app, without=("b", "policy_a", "policy_b"))
 def compare(
-    a: Annotated[int, typer.Argument(help="Id of the job to compare with.", show_default=False)],
-    b: Annotated[int, typer.Argument(help="Id of the other job.", show_default=False)],
-    *,
-    by: Annotated[
-        PairedBy | None,
-        typer.Option(help="What to pair.", show_default="completions, or prompts if the jobs share no completion"),
-    ] = None,
+    query: CompareQuery,
+    a: Annotated[str, typer.Argument(help="Job to compare with: ID, or ID:POLICY.", show_default=False)],
+    other: Annotated[str | None, typer.Argument(help="Other job.", show_default="the other policy of A")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two jobs: judges or rubric versions on the same completions, or policies on the same prompts.
+    """Compare two jobs, or policies of one: judges or rubric versions on the same completions, policies on prompts.
 
     Differences are B less A. Intervals treat prompts as independent, and need the extra `judging`.
     """
+    (id_a, _, policy_a), (id_b, _, policy_b) = (ref.partition(":") for ref in (a, other or a))
+    if not (id_a.isdecimal() and id_b.isdecimal()):
+        raise InvalidError("expected jobs as ID or ID:POLICY", hint="list jobs with `rubricsvc jobs show`", path="a")
+    given = query.model_copy(update={"b": int(id_b), "policy_a": policy_a or None, "policy_b": policy_b or None})
     with service() as s:
-        found = s.jobs.compare(a, b, by=by)
+        found = s.jobs.compare(int(id_a), given)
     show(found if as_json else found.model_copy(update={"criteria": found.criteria[:20]}), as_json)
 
 

@@ -254,7 +254,7 @@ def cell(value: Any) -> str:
         case dict():
             return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
         case list() | tuple():
-            return ", ".join(map(cell, value))
+            return ", ".join([*map(cell, value[:20]), *([f"… and {len(value) - 20} more"] if len(value) > 20 else [])])
         case datetime():
             value = f"{value:%Y-%m-%d %H:%M}"
     return clean(str(value))

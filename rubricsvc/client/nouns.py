@@ -20,7 +20,7 @@ from rubricsvc.errors import FormatError
 from rubricsvc.queries import EvaluationFilters
 from rubricsvc.schemas import NewRewards, runs
 from rubricsvc.schemas.base import request
-from rubricsvc.schemas.jobs import JobComparison, PairedBy
+from rubricsvc.schemas.jobs import JobComparison
 from rubricsvc.stats.reports import AgreementReport, CalibratedJudge
 from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
@@ -107,6 +107,7 @@ class Jobs(Noun[C]):
     page = endpoint(schemas.Page[schemas.StoredJob], "GET jobs", queries.JobFilters)
     items = ref_endpoint(schemas.Page[schemas.Item], "GET jobs/{}/items", queries.ItemFilters)
     export = ref_endpoint(schemas.jobs.Export, "GET jobs/{}/export", schemas.jobs.ExportQuery)
+    compare = ref_endpoint(JobComparison, "GET jobs/{}/compare", queries.CompareQuery)
     best_of_n = endpoint(schemas.jobs.BestOfN, "GET jobs/best_of_n", queries.BestOfNQuery)
     submit = endpoint(schemas.StoredJob, "POST jobs", schemas.NewJob)
     cancel = ref_endpoint(schemas.StoredJob, "POST jobs/{}/cancel", object)
@@ -143,11 +144,6 @@ class Jobs(Noun[C]):
         """
         params = {"completions": completions}
         return (await self.request("GET", f"jobs/{job_id}/report", params=params)).text
-
-    @method
-    async def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
-        """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
-        return await self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
 
 
 class Verdicts(Noun[C]):

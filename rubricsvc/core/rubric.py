@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
@@ -309,6 +310,31 @@ class Rubric(Content):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rubric) and self.digest == other.digest
+
+
+MOST_ROWS = 60  # of criteria that are listed each for itself
+
+
+def default_pool(rubrics: Iterable[Rubric]) -> str | None:
+    """Return what pools the criteria of rubrics: nothing up to `MOST_ROWS`, a prefix of tags, groups, or all tags."""
+    criteria = {(one.key, one.text): one for rubric in rubrics for one in rubric.criteria}.values()
+    if len(criteria) <= MOST_ROWS:
+        return None
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for tag in chain.from_iterable(one.tags for one in criteria):
+        kinds[tag.partition(":")[0]].add(tag)
+    few = {name: len(tags) for name, tags in kinds.items() if 1 < len(tags) <= MOST_ROWS}
+    return max(few, key=few.__getitem__) if few else "group" if any(one.group for one in criteria) else "tag"
+
+
+def pools_of(criterion: Criterion, prompt_tags: Sequence[str], pool: str) -> list[tuple[str, bool]]:
+    """Return the pools of a criterion, each by name and whether it is of pitfalls, which are never pooled with others.
+
+    ``pool`` is key, group, tag or the prefix of tags of the criterion or its prompt: ``axis`` of ``axis:accuracy``.
+    """
+    tags = [tag for tag in (*criterion.tags, *prompt_tags) if tag.startswith(f"{pool}:")]
+    names = {"key": (criterion.key,), "group": ("/".join(criterion.group),), "tag": criterion.tags}.get(pool, tags)
+    return [(name or "(none)", criterion.weight < 0) for name in dict.fromkeys(names or ("",))]
 
 
 def nearest_level(scale: Scale, value: float) -> float:

@@ -130,7 +130,7 @@ class Item(Wire):
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
-ExportFormat = Literal["jsonl", "csv", "html"]
+ExportFormat = Literal["jsonl", "csv", "parquet", "html"]
 ExportKind = Literal["completion", "sft", "dpo"]
 
 
@@ -181,7 +181,7 @@ class ComparedJob(Value):
 
 
 class CriterionComparison(Value):
-    """One criterion on both sides. A mean value over the samples of a prompt counts as met from 0.5 on.
+    """One criterion on both sides, or a pool. A mean value over the samples of a prompt counts as met from 0.5 on.
 
     ``key_b`` differs from ``key_a`` where a criterion of the same wording has another key; ``reworded`` are criteria
     of the same key with other words.
@@ -191,9 +191,11 @@ class CriterionComparison(Value):
     key_a: str
     key_b: str
     reworded: bool
-    paired: int = Field(description="Completions or prompts with a value on both sides.")
+    pitfall: bool
+    paired: int = Field(description="Completions or prompts with a value on both sides; of a pool, values of criteria.")
     mean_a: float
     mean_b: float
+    difference: Estimate = Field(description="B less A, with the t interval over prompts.")
     to_met: int = Field(description="Below 0.5 in A, 0.5 or above in B.")
     to_unmet: int = Field(description="0.5 or above in A, below 0.5 in B.")
 

@@ -9,12 +9,14 @@ from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rubricsvc.errors import InvalidError, needs_extra
-from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved, PairedBy
-from rubricsvc.stats.estimates import mean_estimate
+from rubricsvc.core.rubric import default_pool, pools_of
+from rubricsvc.errors import InvalidError, cut, needs_extra
+from rubricsvc.queries import CompareQuery
+from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved
+from rubricsvc.stats.estimates import independent, mean_estimate
 from rubricsvc.store import completions, jobs
 from rubricsvc.store.session import by_id
-from rubricsvc.store.tables import RubricRow
+from rubricsvc.store.tables import PromptRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -39,12 +41,12 @@ class ScoredUnit(NamedTuple):
     """The mean over the items; None where none has a reward."""
 
 
-def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = None) -> JobComparison:
+def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
     """Compare job B with job A on the completions that both scored; differences are B less A.
 
-    Without ``by``, completions are paired if any is in both jobs, else prompts: the reward of a prompt is the mean over
-    its completions. What both scored under the same version is paired first, then under one rubric name, then under any
-    rubric.
+    A job is compared with itself by its two policies. Many criteria are pooled also without ``pool``. Without ``by``,
+    completions are paired if any is in both jobs, else prompts: the reward of a prompt is the mean over its
+    completions. What both scored under the same version is paired first, then under one name, then under any rubric.
 
     Raises:
         NotFoundError: There is no such job.
@@ -54,8 +56,11 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
     with needs_extra("judging"):
         from rubricsvc.stats.paired import tau_within
 
-    a, b = jobs.scoring(session, a_id), jobs.scoring(session, b_id)
-    scored = jobs.rewards(session, a.id), jobs.rewards(session, b.id)
+    a, b = jobs.scoring(session, a_id), jobs.scoring(session, query.b or a_id)
+    by, policies = query.by, (query.policy_a, query.policy_b)
+    if a.id == b.id and policies == (None, None):
+        policies = two_policies(session, a.id)
+    scored = [jobs.rewards(session, one.id, policy=name) for one, name in zip((a, b), policies, strict=True)]
     if by is None:
         by = "completion" if set.intersection(*({item.completion_id for item in one} for one in scored)) else "prompt"
 
@@ -74,8 +79,9 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         same = "submit the file or the selection of one job again: `rubricsvc jobs submit FILE --judge NAME` to compare"
         hint = "pair prompts: --by prompt" if asked else f"{same} judges; for policies, completions of the same prompts"
         raise InvalidError(f"jobs {a.id} and {b.id} have no {by} in common", hint=hint, path="by")
-    lacking = zip((b.id, a.id), sides, strict=True)
-    left_out = Counter({f"not in job {id_}": len(side) - len(both) for id_, side in lacking})
+    left_out = Counter[str]()
+    for id_, side in zip((b.id, a.id), sides, strict=True):
+        left_out[f"not in job {id_}"] += len(side) - len(both)
     pairs: list[tuple[ScoredUnit, ScoredUnit]] = []
     rewarded: list[tuple[float, float]] = []
     for one, other in both:
@@ -120,11 +126,22 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         paired=len(pairs),
         prompts=len(set(prompt_ids)),
         left_out={reason: count for reason, count in left_out.items() if count},
-        mean_difference=mean_estimate([one.difference for one in moved], prompt_ids),
+        mean_difference=mean_estimate(
+            [one.difference for one in moved], independent(prompt_ids, [one.entity for one, _ in pairs])
+        ),
         kendall_tau_within_prompts=tau_within([x for x, _ in rewarded], [y for _, y in rewarded], prompt_ids),
-        criteria=_criteria(session, pairs, {rubric_id: row.value for rubric_id, row in rows.items()}),
+        criteria=_criteria(session, pairs, {rubric_id: row.value for rubric_id, row in rows.items()}, query.pool),
         moved=tuple(largest[:MOST_MOVED]),
     )
+
+
+def two_policies(session: Session, job_id: int) -> tuple[str, str]:
+    """Return the policies of a job that has two, by name; of another one raise an InvalidError that lists them."""
+    names = sorted({item.policy for item in jobs.rewards(session, job_id)})
+    if len(names) != 2:
+        message = f"job {job_id} has {len(names)} policies: {cut(', '.join(names), 200)}"
+        raise InvalidError(message, hint=f"name two: `jobs compare {job_id}:POLICY {job_id}:POLICY`", path="policy_a")
+    return names[0], names[1]
 
 
 def matched(first: Iterable[T], second: Iterable[T], *keys: Callable[[T], object]) -> list[tuple[T, T]]:
@@ -151,30 +168,37 @@ def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
 
 
 def _criteria(
-    session: Session, pairs: Sequence[tuple[ScoredUnit, ScoredUnit]], contents: Mapping[int, Rubric]
+    session: Session, pairs: Sequence[tuple[ScoredUnit, ScoredUnit]], contents: Mapping[int, Rubric], pool: str | None
 ) -> tuple[CriterionComparison, ...]:
-    """Return each criterion that both sides have, by falling number of values that cross 0.5."""
+    """Return each criterion that both sides have, or each pool, by falling number of values that cross 0.5."""
     match = cache(lambda a, b: match_criteria(contents[a], contents[b]))
-    found: defaultdict[tuple[str, str, str, bool], list[tuple[float, float]]] = defaultdict(list)
+    pool = pool or default_pool(contents.values())
+    prompts = by_id(session, PromptRow, {one.items[0].prompt_id for one, _ in pairs} if pool else ())
+    tags = {id_: row.value.tags for id_, row in prompts.items()}
+    found: defaultdict[tuple[str, str, str, bool, bool], list[tuple[float, float, int, int]]] = defaultdict(list)
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]
         ids = (item.id for pair in page for one in pair for item in one.items)
         of_items = completions.verdicts_of_items(session, ids).items()
         values = {id_: {v.criterion: v.value for v in each if v.value is not None} for id_, each in of_items}
         for one, other in page:
+            prompt_id = one.items[0].prompt_id
             for a, b in match(one.rubric_id, other.rubric_id):
                 known = [
                     [values[item.id][key] for item in side.items if key in values.get(item.id, ())]
                     for side, key in ((one, a.key), (other, b.key))
                 ]
-                if all(known):
-                    name = other.rubric, a.key, b.key, a.text.split() != b.text.split()
-                    found[name].append((fmean(known[0]), fmean(known[1])))
+                names = [(other.rubric, a.key, b.key, a.text.split() != b.text.split(), a.weight < 0)]
+                if pool:
+                    names = [("", name, name, False, sign) for name, sign in pools_of(a, tags[prompt_id], pool)]
+                for name in names if all(known) else ():
+                    found[name].append((fmean(known[0]), fmean(known[1]), prompt_id, one.entity))
     rows = []
-    for (rubric, key_a, key_b, reworded), means in found.items():
-        met = [(x >= 0.5, y >= 0.5) for x, y in means]
-        names = {"rubric": rubric, "key_a": key_a, "key_b": key_b, "reworded": reworded, "paired": len(met)}
-        flips = {"to_met": met.count((False, True)), "to_unmet": met.count((True, False))}
-        mean_a, mean_b = map(fmean, zip(*means, strict=True))
-        rows.append(CriterionComparison.model_validate(names | flips | {"mean_a": mean_a, "mean_b": mean_b}))
+    for name, means in found.items():
+        first, second, prompt_ids, entities = zip(*means, strict=True)
+        crossed = Counter((x >= 0.5, y >= 0.5) for x, y in zip(first, second, strict=True))
+        estimate = mean_estimate([y - x for x, y in zip(first, second, strict=True)], independent(prompt_ids, entities))
+        figures = (len(first), fmean(first), fmean(second), estimate, crossed[False, True], crossed[True, False])
+        named = zip(CriterionComparison.model_fields, (*name, *figures), strict=True)
+        rows.append(CriterionComparison.model_validate(dict(named)))
     return tuple(sorted(rows, key=lambda row: (-row.to_met - row.to_unmet, -abs(row.mean_b - row.mean_a))))

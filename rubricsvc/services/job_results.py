@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import pstdev
 from typing import Any
@@ -14,8 +14,9 @@ from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Contribution, contributions
+from rubricsvc.core.rubric import default_pool, pools_of
 from rubricsvc.core.verdict import Usage, total_usage
-from rubricsvc.stats.estimates import mean_estimate
+from rubricsvc.stats.estimates import independent, mean_estimate
 from rubricsvc.store import completions, jobs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, JobRow
@@ -93,7 +94,7 @@ class JobResults:
         rubrics: Completions by rubric (name@version); ``formulas`` by the formula of their reward.
         low: The left end of the histograms, ``high`` the right one.
         policies: The distribution of rewards by policy, the highest mean first.
-        criteria: By key and text, the largest gains first.
+        criteria: By key, text and sign, or by ``pool`` and sign; the largest gains first.
         usage: Tokens and cost of the verdicts, reused ones included; None if no verdict has any.
         best: Without those that are among the ``worst``.
         without_reward: The first ones by id; ``null_reasons`` counts all.
@@ -103,6 +104,7 @@ class JobResults:
     judge: Judge
     progress: JobProgress
     summary: JobSummary
+    pool: str | None
     rubrics: Counter[str]
     formulas: Counter[str]
     low: float
@@ -117,31 +119,35 @@ class JobResults:
     null_reasons: dict[str, int]
 
 
-def read_results(db: Database, job_id: int, *, extremes: int) -> JobResults:
+def read_results(db: Database, job_id: int, *, extremes: int, pool: str | None = None) -> JobResults:
     """Read the results of a job, finished or not: memory grows with its criteria, and by two numbers an item."""
     with db.read() as session:
         job = jobs.scoring(session, job_id)
         judge = job.judge.value
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+        pool = pool or default_pool(row.value for row in jobs.rubrics_of(session, job_id))
     rubrics, formulas = Counter[str](), Counter[str]()
-    criteria: dict[tuple[str, str], CriterionTotals] = {}
+    criteria: dict[tuple[str, str, bool], CriterionTotals] = {}
     usage: Usage | None = None
-    rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
+    rewards: dict[str, tuple[array[float], array[int], array[int]]] = {}  # by policy: of which prompts, completions
     for detail in _details(db, job_id):
         row, rewarded = detail.row, detail.row.reward is not None
         rubrics[row.rubric.ref] += 1
         if row.reward is not None:
             formulas[str(row.formula)] += 1
-            values, of_prompts = rewards.setdefault(row.completion.policy, (array("d"), array("q")))
+            values, of_prompts, ids = rewards.setdefault(row.completion.policy, (array("d"), array("q"), array("q")))
             values.append(row.reward)
             of_prompts.append(row.completion.prompt_id)
+            ids.append(row.completion_id)
         usage = total_usage([usage, *(part.verdict.usage for part in detail.parts if part.verdict)])
         for part in detail.parts:
-            key = part.criterion.key, part.criterion.text
-            totals = criteria.setdefault(key, CriterionTotals(*key, kind=part.criterion.kind))
-            totals.add(part, rewarded=rewarded)
-    all_values = [value for values, _ in rewards.values() for value in values]
-    all_prompts = [prompt for _, of_prompts in rewards.values() for prompt in of_prompts]
+            names = [(part.criterion.key, part.criterion.text, part.criterion.weight < 0)]
+            if pool:
+                names = [(name, "", sign) for name, sign in pools_of(part.criterion, detail.prompt.tags, pool)]
+            for key in names:
+                totals = criteria.setdefault(key, CriterionTotals(*key[:2], kind=part.criterion.kind))
+                totals.add(part, rewarded=rewarded)
+    all_values, all_prompts, all_ids = ([v for of in rewards.values() for v in of[place]] for place in range(3))
     low, high = min(all_values, default=0.0), max(all_values, default=1.0)
     low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
     policies = {name: made for name, of in rewards.items() if (made := distribution(*of, low, high)) is not None}
@@ -156,11 +162,12 @@ def read_results(db: Database, job_id: int, *, extremes: int) -> JobResults:
             judge=judge,
             progress=progress,
             summary=summary,
+            pool=pool,
             rubrics=rubrics,
             formulas=formulas,
             low=low,
             high=high,
-            rewards=distribution(all_values, all_prompts, low, high),
+            rewards=distribution(all_values, all_prompts, all_ids, low, high),
             policies=dict(sorted(policies.items(), key=lambda item: -(item[1].mean.value or 0.0))),
             criteria=sorted(criteria.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text)),
             usage=usage,
@@ -199,15 +206,16 @@ def page(session: Session, job_id: int, **selection: Any) -> list[ItemDetail]:
     ]
 
 
-def distribution(values: Sequence[float], prompts: Sequence[Hashable], low: float, high: float) -> Distribution | None:
-    """Return the distribution of rewards, with bars from ``low`` to ``high``; None without any.
-
-    ``prompts`` has the prompt of each reward.
-    """
+def distribution(
+    values: Sequence[float], prompts: Sequence[float], completions: Sequence[float], low: float, high: float
+) -> Distribution | None:
+    """Return the distribution of rewards of these prompts, with bars from ``low`` to ``high``; None without any."""
     if not values:
         return None
     counts = [0] * BINS
     for value in values:
         place = (value - low) / (high - low) if high > low else 0.5
         counts[min(max(int(place * BINS), 0), BINS - 1)] += 1
-    return Distribution(len(values), mean_estimate(values, prompts), pstdev(values), tuple(counts))
+    return Distribution(
+        len(values), mean_estimate(values, independent(prompts, completions)), pstdev(values), tuple(counts)
+    )

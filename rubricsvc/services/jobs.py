@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from pydantic import Field
 from sqlalchemy.orm import Session
 
 from rubricsvc import schemas
@@ -19,10 +18,10 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, UnavailableError, at_path, cut
 from rubricsvc.formats import RubricCheck
-from rubricsvc.queries import BestOfNQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
+from rubricsvc.queries import BestOfNQuery, CompareQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, GivenRubric, JobComparison, PairedBy
+from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, GivenRubric, JobComparison
 from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
@@ -253,8 +252,6 @@ def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobS
 
 log = logging.getLogger(__name__)
 
-By = Annotated[PairedBy | None, Field(description="What to pair; by default completions, else prompts.")]
-
 
 @dataclass(eq=False)
 class Jobs:
@@ -335,10 +332,11 @@ class Jobs:
         found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)
 
-    def compare(self, a: int, b: int, *, by: By = None) -> JobComparison:
+    @takes(CompareQuery)
+    def compare(self, a: int, query: CompareQuery) -> JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         with self.db.read() as session:
-            return comparing.compare(session, a, b, by=by)
+            return comparing.compare(session, a, query)
 
     @takes(BestOfNQuery)
     def best_of_n(self, query: BestOfNQuery) -> BestOfN:

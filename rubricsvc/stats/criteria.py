@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.reward import FormulaError, formula_for, raw_reward
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.stats.estimates import mean_estimate
+from rubricsvc.stats.estimates import independent, mean_estimate
 from rubricsvc.stats.intervals import Floats, Ints, wilson
 
 MIN_COMPLETIONS = 30  # correlations need as many completions
@@ -41,8 +41,8 @@ class VerdictMatrix(NamedTuple):
 
     @property
     def independent(self) -> Ints:
-        """What an interval treats as independent: the prompts, or the completions where all have one prompt."""
-        return self.prompts if len(self.prompts) and np.ptp(self.prompts) > 0 else self.completions
+        """What an interval treats as `independent`."""
+        return np.asarray(independent(self.prompts.tolist(), self.completions.tolist()), np.int64)
 
 
 def group_sums(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats, Ints]:
@@ -82,10 +82,10 @@ def mean_estimates(values: Floats, clusters: NDArray[Any], *, share: bool = Fals
     for column in values.T:
         rows = np.flatnonzero(~np.isnan(column))
         known, of = column[rows], clusters[rows]
-        if share and len(rows):
-            found.append(Estimate(float(known.mean()), *wilson(float(known.mean()), len(np.unique(of)))))
-        else:
-            found.append(mean_estimate(known.tolist(), of.tolist()))
+        one = mean_estimate(known.tolist(), of.tolist())
+        if share and one.value is not None and one.low is not None:
+            one = Estimate(one.value, *wilson(one.value, len(np.unique(of))))
+        found.append(one)
     return found
 
 

@@ -5,9 +5,11 @@ from collections.abc import Hashable, Sequence
 from functools import cache
 from math import atan, cos, fsum, pi, sin, sqrt
 from statistics import fmean
+from typing import TypeVar
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate
 
+Cluster = TypeVar("Cluster", bound=Hashable)
 _MOST_FREEDOM = 10_000
 _HALVINGS = 50
 _ROUNDING = 1e-12
@@ -47,6 +49,11 @@ def p_above_zero(values: Sequence[float]) -> float:
 
 
 NO_INTERVAL = f"an interval needs {MIN_CLUSTERS} prompts or completions, found "
+
+
+def independent(prompts: Sequence[Cluster], completions: Sequence[Cluster]) -> Sequence[Cluster]:
+    """Return what intervals treat as independent: the prompts, or the completions where all have one prompt."""
+    return prompts if len(set(prompts)) > 1 else completions
 
 
 def mean_estimate(values: Sequence[float], prompts: Sequence[Hashable]) -> Estimate:

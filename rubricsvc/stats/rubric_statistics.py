@@ -42,9 +42,9 @@ def advice(criteria: Sequence[CriterionStatistics], redundant: Sequence[Redundan
             continue
         guards = one.required or (one.weight < 0 and one.saturated == "not met")
         if one.saturated and not guards and one.met.value is not None:
-            interval = f"95 % [{one.met.low:.1%}, {one.met.high:.1%}]"
+            interval = f", 95 % [{one.met.low:.1%}, {one.met.high:.1%}]" if one.met.low is not None else ""
             groups = f"; it varies in {one.varying_groups:.1%} of the groups" if one.varying_groups is not None else ""
-            found.append((one.key, "retire", f"met by {one.met.value:.1%} of {one.n} completions, {interval}{groups}"))
+            found.append((one.key, "retire", f"met by {one.met.value:.1%} of {one.n} completions{interval}{groups}"))
         edge = one.edge
         ends = None if edge is None or edge.low is None or edge.high is None else (edge.low, edge.high)
         if edge is not None and ends is not None and (ends[1] < 0 if one.weight > 0 else ends[0] > 0):

@@ -438,6 +438,12 @@ def scored_items(session: Session, ids: Iterable[int]) -> dict[int, ItemRow]:
     return {row.id: row for (row,) in rows_with(session, query, ItemRow.id, ids)}
 
 
+def rubrics_of(session: Session, job_id: int) -> Sequence[RubricRow]:
+    """Return the rubric versions of a job's items, by id."""
+    ids = select(ItemRow.rubric_id).where(ItemRow.job_id == job_id)
+    return session.scalars(select(RubricRow).where(RubricRow.id.in_(ids)).order_by(RubricRow.id)).all()
+
+
 def rewards(
     session: Session,
     job_id: int,

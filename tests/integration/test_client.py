@@ -76,7 +76,7 @@ def test_client_methods_round_trip(client: Client) -> None:
     assert [row.id for row in client.jobs.page(status="queued").data] == [1, 2]
     (item,) = client.jobs.items(job.id).data
     assert (item.completion_id, item.state, item.reward) == (id_, "pending", None)
-    compared = client.jobs.compare(job.id, 2, by="completion")
+    compared = client.jobs.compare(job.id, b=2, by="completion")
     assert (compared.left_out, compared.mean_difference.value) == ({"unfinished in job 1 and 2": 1}, None)
     report = client.jobs.report(job.id, completions=1)
     assert report.startswith("<!doctype html>") and "my rubric@1" in report

@@ -74,7 +74,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_530,
+    "rubricsvc/core": 3_550,
     "rubricsvc/stats": 1_830,
     "rubricsvc/formats": 2_630,
     "rubricsvc/graders": 480,
@@ -83,10 +83,10 @@ BUDGETS = {
     "rubricsvc/store": 3_910,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_810,
-    "rubricsvc/client": 810,
+    "rubricsvc/client": 790,
     "rubricsvc/api": 900,
     "rubricsvc/web": 536,
-    "rubricsvc/cli": 3_890,
+    "rubricsvc/cli": 3_910,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
     "workers/scoring": 800,

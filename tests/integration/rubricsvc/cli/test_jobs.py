@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from rubricsvc.cli.jobs import _cells
 from rubricsvc.cli.output import UNAVAILABLE
@@ -174,7 +175,7 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
 
 def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path) -> None:
     assert ready("jobs", "submit", "--judge", "quick").code == 0
-    for name in ("rewards.xlsx", "rewards.parquet", "rewards.jsonl.gz"):
+    for name in ("rewards.xlsx", "rewards.xml", "rewards.jsonl.gz"):
         ran = ready("jobs", "export", 1, "--out", tmp_path / name)
         assert ran.code == 2 and ".csv" in ran.err and not (tmp_path / name).exists()
     assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
@@ -195,6 +196,20 @@ def test_report_writes_one_page(ready: Cli, tmp_path: Path) -> None:
 def test_cells_of_a_spreadsheet_are_no_formulas() -> None:
     row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
     verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
-    cells = _cells(row | {"verdicts": [verdict], "prompt_messages": None})
+    cells = _cells(row | {"verdicts": [verdict], "prompt_messages": None, "prompt_tags": ["=a", "b"]})
     assert [cells[name] for name in row] == ["'=1+1", "'@SUM(A1)", "'+1", "'-2", -0.5]
-    assert (cells["values"], cells["failed"], len(cells)) == ('{"=c": null}', "'=c:timeout", 8)
+    assert (cells["values"], cells["failed"], len(cells)) == ('{"=c": null}', "'=c:timeout", 11)
+    assert (cells["prompt_tags"], cells["tags"]) == ("'=a;b", '{"=c": null}')
+
+
+def test_export_as_parquet_has_tags_and_groups(cli: Cli, tmp_path: Path) -> None:
+    record = {"prompt": "Why?", "tags": ["theme:why"], "completions": ["So.", "No."]}
+    record |= {"criteria": [{"text": "Is so.", "tags": ["axis:x"]}, "Is no."]}
+    assert cli("rubrics", "import", "-", stdin=json.dumps(record)).code == 0
+    add_judge(cli)
+    assert cli("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    assert cli("jobs", "export", 1, "--out", tmp_path / "job.parquet").code == 0
+    rows = parquet.read_table(tmp_path / "job.parquet").to_pylist()
+    assert [row["prompt_tags"] for row in rows] == [["theme:why"]] * 2
+    first, second = rows[0]["verdicts"]
+    assert (first["tags"], first["group"], first["value"], second["tags"]) == (["axis:x"], [], 0.9, [])

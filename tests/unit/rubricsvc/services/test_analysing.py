@@ -5,6 +5,7 @@ import pytest
 
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
+from rubricsvc.services.job_results import read_results
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import labels
 from rubricsvc.store.session import Database
@@ -50,6 +51,17 @@ def test_analyse_counts_and_advises(each_db: Database) -> None:
     expected = {("right", "reweigh"), ("copy", "retire"), ("always", "retire"), ("long", "check")}
     assert {(one.criterion, one.action) for one in found.advice} == expected
     assert found.reward.n == 120 and rude.edge is None
+
+
+def test_analysis_and_report_give_the_same_interval_or_none(db: Database) -> None:
+    """Completions of one prompt are independent; from 2 to 4 prompts there is no interval, of no figure."""
+    for prompts in (1, 3, 5):
+        each = [(f"prompt {prompts} {n % prompts}", f"text {n}", [n % 3 / 2, 1, 0, 0, 0]) for n in range(15)]
+        job = score(db, f"j{prompts}", each, rubric=RUBRIC)
+        found, page = Rubrics(db).analyse("r", job_id=job), read_results(db, job, extremes=1)
+        assert page.rewards is not None and page.rewards.mean == found.reward.mean
+        known = {figure.low is not None for figure in (found.reward.mean, *(one.met for one in found.criteria))}
+        assert known == {prompts != 3}
 
 
 def test_analyse_reads_labels_and_preferences(db: Database) -> None:

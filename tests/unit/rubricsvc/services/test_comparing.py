@@ -5,17 +5,20 @@ from typing import Any
 
 import pytest
 from scipy import stats
+from sqlalchemy import select
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
+from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric, default_pool
 from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.queries import CompareQuery
 from rubricsvc.schemas.jobs import JobComparison
 from rubricsvc.services.comparing import compare
 from rubricsvc.services.job_results import read_results
 from rubricsvc.services.versions import changes
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import CompletionRow
 from tests.rows import item_result, verdict_of
 
 CRITERIA = (Criterion(key="c1", text="Is right."), Criterion(key="c2", text="Is rude.", weight=-1))
@@ -51,7 +54,7 @@ def score(
 
 def compared(db: Database, a: int, b: int, **options: Any) -> JobComparison:
     with db.read() as session:
-        return compare(session, a, b, **options)
+        return compare(session, a, CompareQuery(b=b, **options))
 
 
 def grid(value: Callable[[int, int], Values]) -> list[tuple[str, str, Values]]:
@@ -141,6 +144,44 @@ def test_compare_policies_pairs_prompts_by_their_mean_reward(db: Database) -> No
     with pytest.raises(InvalidError) as raised:
         compared(db, a, b, by="completion")
     assert "--by prompt" in raised.value.hint
+
+
+def test_compare_pairs_two_policies_of_one_job_and_pools_their_criteria(db: Database) -> None:
+    """Pitfalls are pooled apart; a job of other policies says which it has; more than 60 criteria are pooled anyway."""
+    tagged = [one.model_copy(update={"tags": ("axis:manners", f"n:{one.key}")}) for one in CRITERIA]
+    rubric = Rubric(criteria=(*tagged, tagged[0].model_copy(update={"key": "c3", "text": "Is new."})))
+    texts = [
+        (f"prompt {p}", f"{name} {p}", (0.2 + 0.5 * tuned, 0.1 * p, 1.0))
+        for p in range(6)
+        for tuned, name in enumerate(("base", "tuned"))
+    ]
+    job = score(db, "j", texts, rubric=rubric)
+    with pytest.raises(InvalidError, match="1 policies: p"):
+        compared(db, job, job)
+    with db.write() as session:
+        for row in session.scalars(select(CompletionRow)):
+            row.policy = row.content["text"].split()[0]
+    found = compared(db, job, job, pool="axis")
+    assert (found.paired_by, found.differs, found.a.policies, found.b.policies) == (
+        "prompt",
+        ("policies",),
+        ("base",),
+        ("tuned",),
+    )
+    rows = {(one.key_a, one.pitfall): one for one in found.criteria}
+    assert rows.keys() == {("axis:manners", False), ("axis:manners", True)}
+    assert (rows["axis:manners", False].paired, rows["axis:manners", False].to_met) == (12, 6)
+    assert rows["axis:manners", False].difference.value == pytest.approx(0.25)
+    reversed_ = compared(db, job, job, policy_a="tuned", policy_b="base")
+    assert {one.key_a for one in reversed_.criteria} == {"c1", "c2", "c3"}
+    assert read_results(db, job, extremes=1).pool is None
+    pooled = read_results(db, job, extremes=1, pool="axis").criteria
+    assert [(one.name, one.weights, one.scored, one.met) for one in pooled] == [
+        ("axis:manners", {1.0}, 24, 18),
+        ("axis:manners", {-1.0}, 12, 2),
+    ]
+    many = [Criterion(key=f"c{n}", text=f"Says {n}.", tags=(f"axis:{n % 3}", "level:one")) for n in range(61)]
+    assert (default_pool([Rubric(criteria=tuple(many))]), default_pool([rubric])) == ("axis", None)
 
 
 def test_compare_rejects_jobs_with_nothing_in_common(db: Database) -> None:
