@@ -320,10 +320,10 @@ def default_pool(rubrics: Iterable[Rubric]) -> str | None:
     criteria = {(one.key, one.text): one for rubric in rubrics for one in rubric.criteria}.values()
     if len(criteria) <= MOST_ROWS:
         return None
-    kinds: dict[str, set[str]] = defaultdict(set)
+    kinds: dict[str, list[str]] = defaultdict(list)
     for tag in chain.from_iterable(one.tags for one in criteria):
-        kinds[tag.partition(":")[0]].add(tag)
-    few = {name: len(tags) for name, tags in kinds.items() if 1 < len(tags) <= MOST_ROWS}
+        kinds[tag.partition(":")[0]].append(tag)
+    few = {name: (len(tags), len(set(tags))) for name, tags in kinds.items() if 1 < len(set(tags)) <= MOST_ROWS}
     return max(few, key=few.__getitem__) if few else "group" if any(one.group for one in criteria) else "tag"
 
 
