@@ -316,7 +316,10 @@ MOST_ROWS = 60  # of criteria that are listed each for itself
 
 
 def default_pool(rubrics: Iterable[Rubric]) -> str | None:
-    """Return what pools the criteria of rubrics: nothing up to `MOST_ROWS`, a prefix of tags, groups, or all tags."""
+    """Return what pools the criteria of rubrics: nothing up to `MOST_ROWS`, a prefix of tags, groups, or all tags.
+
+    Of several prefixes, such as axis of ``axis:accuracy``, it is that of the most criteria, then of the most tags.
+    """
     criteria = {(one.key, one.text): one for rubric in rubrics for one in rubric.criteria}.values()
     if len(criteria) <= MOST_ROWS:
         return None
@@ -328,9 +331,12 @@ def default_pool(rubrics: Iterable[Rubric]) -> str | None:
 
 
 def pools_of(criterion: Criterion, prompt_tags: Sequence[str], pool: str) -> list[tuple[str, bool]]:
-    """Return the pools of a criterion, each by name and whether it is of pitfalls, which are never pooled with others.
+    """Return the pools of a criterion, as of its tags it may be in several.
 
     ``pool`` is key, group, tag or the prefix of tags of the criterion or its prompt: ``axis`` of ``axis:accuracy``.
+
+    Returns:
+        The name of each pool, and whether it is of pitfalls, which are never pooled with other criteria.
     """
     tags = [tag for tag in (*criterion.tags, *prompt_tags) if tag.startswith(f"{pool}:")]
     names = {"key": (criterion.key,), "group": ("/".join(criterion.group),), "tag": criterion.tags}.get(pool, tags)

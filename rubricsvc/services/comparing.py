@@ -59,7 +59,11 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
     a, b = jobs.scoring(session, a_id), jobs.scoring(session, query.b or a_id)
     by, policies = query.by, (query.policy_a, query.policy_b)
     if a.id == b.id and policies == (None, None):
-        policies = two_policies(session, a.id)
+        names = sorted({item.policy for item in jobs.rewards(session, a.id)})
+        if len(names) != 2:
+            message = f"job {a.id} has {len(names)} policies: {cut(', '.join(names), 200)}"
+            raise InvalidError(message, hint=f"name two: `jobs compare {a.id}:POLICY {a.id}:POLICY`", path="policy_a")
+        policies = names[0], names[1]
     scored = [jobs.rewards(session, one.id, policy=name) for one, name in zip((a, b), policies, strict=True)]
     if by is None:
         by = "completion" if set.intersection(*({item.completion_id for item in one} for one in scored)) else "prompt"
@@ -133,15 +137,6 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
         criteria=_criteria(session, pairs, {rubric_id: row.value for rubric_id, row in rows.items()}, query.pool),
         moved=tuple(largest[:MOST_MOVED]),
     )
-
-
-def two_policies(session: Session, job_id: int) -> tuple[str, str]:
-    """Return the policies of a job that has two, by name; of another one raise an InvalidError that lists them."""
-    names = sorted({item.policy for item in jobs.rewards(session, job_id)})
-    if len(names) != 2:
-        message = f"job {job_id} has {len(names)} policies: {cut(', '.join(names), 200)}"
-        raise InvalidError(message, hint=f"name two: `jobs compare {job_id}:POLICY {job_id}:POLICY`", path="policy_a")
-    return names[0], names[1]
 
 
 def matched(first: Iterable[T], second: Iterable[T], *keys: Callable[[T], object]) -> list[tuple[T, T]]:
