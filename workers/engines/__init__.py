@@ -1,16 +1,6 @@
 """Engines by name. Each is imported at first use, so that this package loads neither torch nor aiohttp.
 
-To add an engine, write a class with the methods of `Engine`, and add its factory to ``ENGINES``::
-
-    class MyEngine:
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            return [Reply("…") for question in request.questions]
-
-        async def aclose(self) -> None: ...
-
-    def _my_engine(judge: Judge) -> Engine:
-        return MyEngine()
-
+To add an engine, write a class with the methods of `base.Engine`, and add its factory, of a judge, to ``ENGINES``.
 A job with a budget needs a judge with a price, 0 or more, and an engine whose calls pass ``budget.charge``.
 """
 

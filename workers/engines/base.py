@@ -150,13 +150,14 @@ class Engine(Protocol):
 
 @dataclass(eq=False)
 class PanelEngine:
-    """One engine for each member, in order; none for checks. Requests go to the members, not to the panel."""
+    """One engine for each member, in order; none for checks. Every question to the panel itself has the ``failure``."""
 
     members: tuple[Engine, ...] = ()
+    failure: Failure = Failure(Reason.REFUSED, "this judge has no model of its own")
 
     async def ask(self, request: EngineRequest) -> Replies:
-        """Fail every question as ``refused``."""
-        return [Failure(Reason.REFUSED, "this judge has no model of its own")] * len(request.questions)
+        """Fail every question."""
+        return [self.failure] * len(request.questions)
 
     async def aclose(self) -> None:
         """Close the members' engines."""

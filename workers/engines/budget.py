@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -22,10 +23,14 @@ class Budget(Protocol):
     def settle(self, max_cost: float, cost: float, /) -> None:
         """Replace a reservation of ``max_cost`` by the cost of the finished call."""
 
+    def whole(self, max_cost: float, /) -> AbstractAsyncContextManager[None]:
+        """Return a context for a request whose calls cost ``max_cost`` at most."""
+        return nullcontext()
+
 
 @dataclass(eq=False)
-class SpendingLimit:
-    """A ``Budget`` of up to ``limit`` US dollars, of which ``spent`` are used; None: any, or as ``within`` has it."""
+class SpendingLimit(Budget):
+    """A budget of up to ``limit`` US dollars, of which ``spent`` are used; None: any, or as ``within`` has it."""
 
     limit: float | None
     spent: float
@@ -62,6 +67,14 @@ def max_cost(request: EngineRequest, questions: tuple[Question, ...], price: Pri
         prompt += sum(len(text.encode("utf-8", "replace")) for text in texts) + _TEMPLATE_TOKENS
         completion += 1 if question.labels else request.sampling.max_tokens
     return (prompt * max(price.prompt, price.cached or 0.0) + completion * price.completion) / 1e6
+
+
+def request_budget(request: EngineRequest, price: Price | None) -> AbstractAsyncContextManager[None]:
+    """Return a context for the calls of one request."""
+    budget = current_budget.get()
+    if price is None or budget is None:
+        return nullcontext()
+    return budget.whole(max_cost(request, request.questions, price))
 
 
 async def charge(send: Send, max_cost: float, price: Price | None) -> Outcome:

@@ -18,6 +18,8 @@ from math import ceil
 from statistics import fmean
 from string import ascii_uppercase
 
+from pydantic import TypeAdapter
+
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
 from rubricsvc.core.verdict import Reason, Verdict
@@ -54,10 +56,7 @@ class GroupScore(ReplyModel):
     score: float
 
 
-class GroupScores(ReplyModel):
-    """What it must write about a group."""
-
-    scores: list[GroupScore]
+_SCORES = TypeAdapter(list[GroupScore])
 
 
 def build_call(_asked: Sequence[AskedCriterion], _template: JudgeTemplate) -> JudgeCall:
@@ -97,7 +96,7 @@ def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplat
 
 def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:
     """Return the scores in the JSON object that ends a reply, by id: exactly those that were asked, each once."""
-    given = parse_items(text, lambda value: GroupScores.model_validate(value).scores, lambda s: (s.answer, s.score))
+    given = parse_items(text, lambda value: _SCORES.validate_python(value.get("scores")), lambda s: (s.answer, s.score))
     asked, answered = [one.id for one in call.asked], [score.answer for score in given]
     if sorted(asked) != sorted(answered):
         message = f"asked {', '.join(asked)}; answered {', '.join(answered) or 'none'}"

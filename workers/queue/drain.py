@@ -51,9 +51,9 @@ from workers.authoring.author import REPLIES, Author, GenerationError, Recording
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
 from workers.engines import make_engine
-from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
+from workers.engines.base import Engine, Failure, PanelEngine, error_message
 from workers.engines.budget import current_budget
-from workers.queue.costs import JobBudget, Write
+from workers.queue.costs import ItemBudget, JobBudget, Write
 from workers.scoring.completions import group_questions, score, score_group
 
 T = TypeVar("T")
@@ -114,7 +114,8 @@ class EnginePool:
         finally:
             now = time.monotonic()
             # one that is unavailable now may be available next time
-            pooled.used_at = -math.inf if isinstance(engine, _UnavailableEngine) else now
+            unavailable = isinstance(engine, PanelEngine) and engine.failure.reason is Reason.UNREACHABLE
+            pooled.used_at = -math.inf if unavailable else now
             with self._lock:
                 self._idle.append(pooled)
             self.close(idle_since=now - IDLE_SECONDS)
@@ -137,20 +138,8 @@ EngineOf = Callable[[Judge], Engine]
 """Returns the engine of a judge in a drain."""
 
 
-@dataclass(frozen=True)
-class _UnavailableEngine:
-    """Replaces an engine that cannot be made here: every question fails with the reason, and can be retried."""
-
-    failure: Failure
-
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        return [self.failure for _ in request.questions]
-
-    async def aclose(self) -> None:
-        return
-
-
 def _engine_of(judge: Judge) -> Engine:
+    """Return the judge's engine; where it cannot be made here, one that fails every question as ``unreachable``."""
     try:
         return make_engine(judge)
     except RubricsvcError as error:
@@ -158,7 +147,8 @@ def _engine_of(judge: Judge) -> Engine:
     except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
         reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
     log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
-    return _UnavailableEngine(Failure(Reason.UNREACHABLE, "; ".join(filter(None, (reason.message, reason.hint)))))
+    detail = "; ".join(filter(None, (reason.message, reason.hint)))
+    return PanelEngine(failure=Failure(Reason.UNREACHABLE, detail))
 
 
 _PAGE = 500
@@ -349,7 +339,7 @@ class Drainer:
         self.in_flight: dict[asyncio.Task[Result], Lease] = {}
         self.finished: list[Result] = []
         self.budgets: dict[tuple[int, bool], JobBudget] = {}
-        self.flushed_at, self.priced = time.monotonic(), False
+        self.flushed_at, self.priced, self.concurrency = time.monotonic(), False, 1
 
         @lru_cache(maxsize=8192)
         def stored(get: Any, id_: int) -> Any:
@@ -367,7 +357,7 @@ class Drainer:
             row = judges.get(session, judge_id)
         if (judge := row.valid) is None:
             return self._fail_items(judge_id, f"its judge cannot be read: {row.error}")
-        self.priced = judge.priced
+        self.priced, self.concurrency = judge.priced, max(leaf.endpoint.concurrency for leaf in judge.leaf_judges)
         with bound_contextvars(worker=self.worker, judge=judge.name):
             pool = self.pool or EnginePool()
             try:
@@ -445,7 +435,7 @@ class Drainer:
 
     async def _work(self, judge_id: int, judge: Judge, engine: Engine) -> bool:
         self.engines = [(judge, engine)]
-        capacity = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
+        capacity = max(self.settings.claim_size, self.concurrency)
         until = time.monotonic() + self.settings.drain_seconds
         heartbeat = asyncio.create_task(self._heartbeat())
         none_left = False
@@ -495,17 +485,19 @@ class Drainer:
             return len(taken), work, {job.id: job.budget is not None for job in rows.values()}
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
-            current_budget.set(budget)  # for this task and its children
+            own = ItemBudget(budget) if budget and budget.capped else budget
+            current_budget.set(own)  # for this task and its children
             with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
                 return await work.run(self.engine_of, self._write)
 
+        budget_of = partial(JobBudget, write=self._write, worker=self.worker, concurrency=self.concurrency)
         while (room := capacity - len(self.in_flight)) >= max(1, size // 2):
             wanted = min(size, room)
             claimed, work, capped = await self._write(partial(take, limit=wanted))
             for one in work:
                 budget = None
                 if (has_limit := capped.get(one.lease.job_id)) is not None:
-                    fresh = JobBudget(one.lease.job_id, self._write, worker=self.worker, capped=has_limit)
+                    fresh = budget_of(one.lease.job_id, capped=has_limit)
                     budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
                     budget.over = False  # perhaps after a retry with a larger budget
                 self.in_flight[asyncio.create_task(run(one, budget))] = one.lease

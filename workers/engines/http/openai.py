@@ -24,7 +24,7 @@ from structlog import get_logger
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed
-from workers.engines.budget import max_cost
+from workers.engines.budget import max_cost, request_budget
 from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
 from workers.engines.http.throttle import OVERLOAD, Throttle
 
@@ -296,23 +296,26 @@ class OpenAIEngine:
 
         In a list they are asked in one call, and those that failed one by one: one prompt that is too long fails all.
         """
-        if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
-            self._server = ServerCapabilities(self._model, self._endpoint, self._client)
-        server, questions, answers = self._server, request.questions, dict[int, Reply | Failure]()
-        if len(questions) > 1 and (prompts := await server.list_prompts(request)):
-            outcome = await self._post(server, request, questions, prompts=prompts)
-            if not isinstance(outcome, RequestFailed):
-                answers = {n: reply for n, reply in enumerate(outcome) if isinstance(reply, Reply)}
-                failed = [reply for reply in outcome if isinstance(reply, Failure)]
-                if not answers and all(failure.reason in _NO_LIST for failure in failed):
-                    server.disable_lists(failed[0].detail)
-            elif outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
-                return [outcome.failure] * len(questions)
-            elif outcome.status in (404, 405, 501):
-                server.disable_lists(outcome.failure.detail)
-        alone = [n for n in range(len(questions)) if n not in answers]
-        answers |= zip(alone, await asyncio.gather(*(self._ask_one(request, questions[n]) for n in alone)), strict=True)
-        return [answers[n] for n in range(len(questions))]
+        async with request_budget(request, self._endpoint.price):
+            if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
+                self._server = ServerCapabilities(self._model, self._endpoint, self._client)
+            server, questions, answers = self._server, request.questions, dict[int, Reply | Failure]()
+            if len(questions) > 1 and (prompts := await server.list_prompts(request)):
+                outcome = await self._post(server, request, questions, prompts=prompts)
+                if not isinstance(outcome, RequestFailed):
+                    answers = {n: reply for n, reply in enumerate(outcome) if isinstance(reply, Reply)}
+                    failed = [reply for reply in outcome if isinstance(reply, Failure)]
+                    if not answers and all(failure.reason in _NO_LIST for failure in failed):
+                        server.disable_lists(failed[0].detail)
+                elif outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
+                    return [outcome.failure] * len(questions)
+                elif outcome.status in (404, 405, 501):
+                    server.disable_lists(outcome.failure.detail)
+            alone = [n for n in range(len(questions)) if n not in answers]
+            answers |= zip(
+                alone, await asyncio.gather(*(self._ask_one(request, questions[n]) for n in alone)), strict=True
+            )
+            return [answers[n] for n in range(len(questions))]
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
+from rubricsvc.core.judge import FREE, Endpoint, Judge, Price, Sampling
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Usage
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
@@ -18,7 +19,7 @@ from rubricsvc.store import completions, jobs, judges, leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
-from tests.scripted_server import ScriptedServer, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
 from workers.queue import app
 from workers.queue.costs import JobBudget
@@ -95,6 +96,36 @@ def test_budget_stops_job_below_its_limit(each_db: Database, workers: int) -> No
     assert progress.done > 0 and progress.cancelled > 50 and not progress.pending and not progress.leased
     assert [str(reason).partition(":")[0] for reason in found] == ["budget"]
     assert failed <= {"budget"}
+
+
+def replied(number: int, body: dict[str, Any]) -> ScriptedReply:
+    """Yes, sooner or later; one call in eleven fails once."""
+    if number % 11 == 5:
+        return error(503)
+    if body.get("logprobs"):
+        return replace(YES, delay_s=0.002 * (number % 5))
+    return ScriptedReply('{"rationale": "so", "verdict": "met"}', usage=YES.usage, delay_s=0.002 * (number % 5))
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("readout", 8), ("written", 8), ("panel", 16)])
+def test_budget_finishes_completions_that_are_begun(db: Database, kind: str, calls: int) -> None:
+    rubric = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"Says {n}.") for n in range(8)))
+    with scripted_server(replied) as server:
+        judge = judge_at(server, concurrency=16, max_retries=3)
+        if kind == "written":
+            judge = judge.model_copy(update={"mode": "written", "sampling": Sampling(max_tokens=50)})
+        elif kind == "panel":
+            judge = Judge(name="p", mode="panel", members=(judge, judge.model_copy(update={"name": "other"})))
+        job = submit_job(db, 40, judge=judge, rubric=rubric)
+        set_budget(db, job, 20 * calls * COST)
+        drain(db)
+        after = row(db, job)
+    with db.read() as session:
+        rewards = jobs.progress(session, job).done
+        scored = sum(one.verdict.value is not None for one in completions.verdict_page(session, limit=1000))
+    assert after.status == "budget_exhausted"
+    assert 18 <= rewards <= 20 and 8 * rewards <= scored < 8 * (rewards + 1)
+    assert after.spent <= min(20, rewards + 1) * calls * COST
 
 
 def test_retry_continues_with_larger_budget(each_db: Database) -> None:
