@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
@@ -66,6 +67,11 @@ def first_error(
     return ".".join(map(str, first.path)), first.message
 
 
+def error_text(error: BaseException) -> str:
+    """Return the message of an exception; of pydantic's, that of its first field, as ``field: message``."""
+    return ": ".join(filter(None, first_error(error))) if isinstance(error, ValidationError) else str(error)
+
+
 def describe(value: Any) -> str:
     """Describe a value of plain data in a few words, for "found …" in a message."""
     if value is None:
@@ -87,6 +93,31 @@ def closest(name: str, allowed: Iterable[str]) -> str:
     begun = [one for one in allowed if name.startswith(one) or one.startswith(name)]
     close = begun or get_close_matches(name, allowed, n=1, cutoff=_NEAR)
     return f"did you mean {close[0]!r}?" if close else f"expected {', '.join(allowed) or 'none'}"
+
+
+_TYPES = {"int": "an integer", "float": "a number", "finite": "a finite number", "string": "a text", "none": "null"}
+_TYPES |= {"bool": "true or false", **dict.fromkeys(("list", "tuple", "set", "frozen"), "a list")}
+_TYPES |= dict.fromkeys(("dict", "model", "dataclass", "mapping"), "a mapping") | {"date": "a date as YYYY-MM-DD"}
+_LIMITS = {
+    **{
+        "greater_than": "more than {gt}",
+        "greater_than_equal": "at least {ge}",
+        "too_short": "at least {min_length} items",
+    },
+    **{"less_than": "less than {lt}", "less_than_equal": "at most {le}", "too_long": "at most {max_length} items"},
+    **{"string_too_short": "at least {min_length} characters", "string_too_long": "at most {max_length} characters"},
+    **{"literal_error": "{expected}", "enum": "{expected}", "string_pattern_mismatch": "a text that matches {pattern}"},
+}
+
+
+def _expected(code: str, message: str, context: dict[str, Any]) -> str:
+    """Return what was expected, in our words; a message for which there are none as pydantic has it."""
+    numbers = {name: f"{one:g}" if isinstance(one, float) else one for name, one in context.items()}
+    limit = _LIMITS[code].format(**numbers) if code in _LIMITS else _TYPES.get(code.split("_", maxsplit=1)[0])
+    if limit is None:
+        plain = re.sub(r"^(Input|Value) should be ", "expected ", message)
+        return plain[:1].lower() + plain[1:]
+    return "expected " + re.sub(r"\b1 (item|character)s", r"1 \1", limit)
 
 
 def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted: bool) -> FieldMessage:
@@ -116,12 +147,8 @@ def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted
         case "value_error" | "assertion_error":
             message = str(context.get("error", detail["msg"]))
             quoted = quoted and isinstance(value, str | int | float) and str(value) not in message
-        case "too_short":
-            least = context["min_length"]
-            message = f"expected at least {least} item{'s' * (least != 1)}"
         case _:
-            message = detail["msg"].removeprefix("Input ")
-            message = message[:1].lower() + message[1:]
+            message = _expected(code, detail["msg"], context)
     advice = "; put it in quotes" if code == "string_type" and isinstance(value, int | float) else ""
     return FieldMessage(path, f"{message}, found {describe(value)}{advice}" if quoted else message, code)
 

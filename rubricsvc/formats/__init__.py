@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.core.validation_messages import FieldPath, error_text
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.mapping import FORMATS, Reader
@@ -83,8 +83,8 @@ def stream(
         try:
             record, removed = without_invisible(given)
         except ValidationError as invalid:
-            reason = invalid.errors()[0]["msg"]
-            errors.add(given.location.error("invisible", f"is invalid without its invisible characters: {reason}"))
+            message = f"is invalid without its invisible characters: {error_text(invalid)}"
+            errors.add(given.location.error("invisible", message))
             continue
         for path, number in removed.items():
             message = f"removed {number} invisible character{'s' * (number != 1)}, which a reviewer would not see"

@@ -507,10 +507,8 @@ class InputFile:
             return read_parquet(cast(BinaryIO, stream), self.name)
         head = stream.peek(HEAD)
         utf16 = kind != "jsonl" and head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        if kind == "xlsx" or (kind in (None, "csv") and head.startswith(b"PK\3\4")):
-            rows = read_workbook(self._content(stream), self.name, self.errors)
-            return _records(enumerate(rows, start=1), self.name, self.max_values, self.mapping is None)
-        if b"\0" in head and not utf16:
+        is_workbook = kind == "xlsx" or (kind in (None, "csv") and head.startswith(b"PK\3\4"))
+        if b"\0" in head and not (utf16 or is_workbook):
             hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
             raise file_error(self.location, "not_text", "is binary or UTF-16, expected text in UTF-8", hint)
         if head.startswith(codecs.BOM_UTF8):
@@ -523,7 +521,13 @@ class InputFile:
                 self._check_records(sum(1 for _ in islice(stream, self.max_records + 1)))
                 stream.seek(begin)
             return read_lines(stream, self.name, self.errors, self.max_values)
-        data = self._content(stream)
+        data = stream.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            hint = "write it as JSONL, one record on a line: that is read line by line"
+            raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
+        if is_workbook:
+            rows = read_workbook(data, self.name, self.errors)
+            return _records(enumerate(rows, start=1), self.name, self.max_values, self.mapping is None)
         try:
             text = data.decode("utf-16" if utf16 else "utf-8")
         except UnicodeDecodeError as error:
@@ -540,13 +544,6 @@ class InputFile:
         if kind == "csv":
             return read_csv(text, self.name, self.max_values, rename=self.mapping is None)
         return read_yaml(text, self.name, self.max_values or MAX_YAML)
-
-    def _content(self, stream: io.BufferedReader[Any]) -> bytes:
-        data = stream.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            hint = "write it as JSONL, one record on a line: that is read line by line"
-            raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
-        return data
 
     def _check_records(self, count: int) -> None:
         if self.max_records is not None and count > self.max_records:

@@ -154,7 +154,9 @@ class _Importer:
             owner = completions.get_prompt(self.session, row.prompt_id).digest if row.prompt_id is not None else None
             if record.prompt is not None and owner not in (None, record.prompt.digest):
                 raise InvalidError(f"rubric {record.rubric_ref!r} was written for another prompt", path="rubric")
-            resolved = tuple(_resolve(one, row.value) for one in record.given_labels)
+            for one in record.given_labels:
+                labels.check_criterion(row.value, one.label.criterion)
+            resolved = tuple(one.resolve(row.value.by_key.get(one.label.criterion)) for one in record.given_labels)
         except (NotFoundError, NotApprovedError, InvalidError) as error:
             self.file.errors.add(record.location.error(error.code, str(error), (error.path or "rubric",)))
             return None
@@ -242,7 +244,9 @@ class _Importer:
                         self.file.errors.add(notes=[self.file.location.error("ignored", message)])
                         continue
                     given = GivenLabel(label=line.label.model_copy(update={"criterion": key}), level=line.level)
-                label = (self._completion_of(line), rubric_id, _resolve(given, rubric))
+                labels.check_criterion(rubric, given.label.criterion)
+                resolved = given.resolve(rubric.by_key.get(given.label.criterion))
+                label = (self._completion_of(line), rubric_id, resolved)
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
             except (NotFoundError, InvalidError, ConflictError) as error:
                 if isinstance(error, ConflictError):
@@ -310,9 +314,3 @@ class _Importer:
         result.skipped, result.skipped_count, result.skipped_records = errors.errors, errors.count, errors.invalid
         result.notes, result.note_count = errors.notes, errors.note_count
         return result
-
-
-def _resolve(given: GivenLabel, rubric: Rubric) -> Label:
-    """Return the label, or raise an InvalidError if the rubric has no such criterion, or its scale no such level."""
-    labels.check_criterion(rubric, given.label.criterion)
-    return given.resolve(rubric.by_key.get(given.label.criterion))

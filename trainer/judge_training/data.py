@@ -22,6 +22,7 @@ from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.passport import DataSource
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
+from rubricsvc.core.validation_messages import error_text
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, detect, stream
@@ -306,7 +307,7 @@ def read_questions(path: Path, source: str | None = None) -> Iterator[Example]:
             try:
                 example = EXAMPLE.validate_json(line)
             except ValidationError as error:
-                message = f"{path}:{number}: no example: {error.errors()[0]['msg']}"
+                message = f"{path}:{number}: no example: {error_text(error)}"
                 raise InvalidError(message, hint="each line is an example as JSON", path=str(path)) from error
             yield replace(example, source=example.source if source is None else source)
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.core.validation_messages import first_error
+from rubricsvc.core.validation_messages import error_text, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import actions, answers, citations, code, instructions, text
@@ -104,7 +104,7 @@ def _verdict(key: str, given: Check, prompt: Prompt, completion: Completion) -> 
         hint = error.hint if isinstance(error, RubricsvcError) else ""
         if isinstance(error, ImportError) or (isinstance(error, ChildError) and "ModuleNotFoundError" in str(error)):
             hint = "pip install 'rubricsvc[judging]'"
-        detail = f"{given.name}: {type(error).__name__}: {error}{f'; {hint}' if hint else ''}"
+        detail = f"{given.name}: {type(error).__name__}: {error_text(error)}{f'; {hint}' if hint else ''}"
         reason = Reason.NO_SANDBOX if isinstance(error, NoSandboxError) else Reason.CHECK_ERROR
         return Verdict.failed(key, error.reason if isinstance(error, PlaceholderError) else reason, detail=detail)
 

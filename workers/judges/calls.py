@@ -26,6 +26,7 @@ from rubricsvc.core.judge import Judge, Thinking
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean
+from rubricsvc.core.validation_messages import error_text
 from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
@@ -477,7 +478,7 @@ def parse_reply(reply: Reply, thinking: Thinking | None, parse: Callable[[str], 
     except ReplyError as error:
         return ParsedReply(reply, error.content, error)
     except ValueError as error:
-        return ParsedReply(reply, error=ReplyError(Reason.UNPARSEABLE, str(error)))
+        return ParsedReply(reply, error=ReplyError(Reason.UNPARSEABLE, error_text(error)))
 
 
 def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:

@@ -23,6 +23,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Numeric, Ordinal
 from rubricsvc.core.scale_values import CANNOT_TELL, level_values, value_on_scale
 from rubricsvc.core.untrusted import clean
+from rubricsvc.core.validation_messages import error_text
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
@@ -140,7 +141,7 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
             content.pop(id_, None)
             if not missing:
                 reason = Reason.UNPARSEABLE if isinstance(error, ValidationError) else Reason.OUT_OF_RANGE
-            errors.append(f"{id_}: {error}")
+            errors.append(f"{id_}: {error_text(error)}")
     if errors:
         raise ReplyError(reason, "; ".join(errors), content, tuple(id_ for id_ in scales if id_ not in content))
     return content

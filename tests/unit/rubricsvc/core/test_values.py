@@ -25,7 +25,7 @@ from rubricsvc.core.judge import (
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Message, Role, ToolCall, steps_of
 from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric, Source
-from rubricsvc.core.validation_messages import field_messages, first_error
+from rubricsvc.core.validation_messages import error_text, field_messages, first_error
 from rubricsvc.core.verdict import Usage, Verdict, Vote
 from rubricsvc.errors import InvalidError
 from tests.made_passport import made_passport
@@ -405,6 +405,33 @@ def test_first_error_prefers_unknown_fields_and_does_not_quote_secrets() -> None
     assert first_error(errors_of({"nmae": "a"}), model=Home)[0] == "nmae"
     path, message = first_error(errors_of({"name": "a", "secret": "bad"}), quoted=False)
     assert path == "secret" and "bad" not in message
+
+
+def test_field_messages_are_not_those_of_pydantic() -> None:
+    class Fields(BaseModel):
+        number: int = Field(1, ge=0, lt=9)
+        text: str = Field("ab", min_length=2, max_length=3, pattern="^a")
+        items: tuple[float, ...] = Field((1.0,), min_length=1, max_length=1)
+        inner: Home | None = None
+        flag: bool = False
+        kind: Literal["a", "b"] = "a"
+
+    wrong = (
+        ("number", ("x", 1.5, None, -1, 9)),
+        ("text", (1, "a", "aaaa", "ba")),
+        ("items", (1, (), (1.0, 2.0), ("x",), (math.nan, 1))),
+        ("inner", (3, "x")),
+        ("flag", ("perhaps", 7)),
+        ("kind", ("c",)),
+    )
+    for name, values in wrong:
+        for value in values:
+            with pytest.raises(ValidationError) as caught:
+                Fields.model_validate({name: value})
+            (message,) = (one.message for one in field_messages(caught.value))
+            words = ("should", "valid", "instance", "Input", "parse", "dictionary")
+            assert message.startswith("expected ") and not any(word in message for word in words), message
+            assert error_text(caught.value).startswith(f"{name}")
 
 
 READOUT: dict[str, Any] = {"name": "j", "engine": "transformers_local", "model": "m"}
