@@ -535,9 +535,8 @@ def check_budget(judge: Judge, budget: float | None, *, least: float = 0.0) -> N
         return
     if not least < budget < 1e9:
         committed = f"; ${least:.4g} are spent or reserved" if least else ""
-        raise InvalidError(
-            f"budget {budget:g} is not above {least:.4g} US dollars{committed}", hint="give a larger one"
-        )
+        hint = "give a larger one"
+        raise InvalidError(f"budget {budget:g} is not above {least:.4g} US dollars{committed}", hint=hint)
     if judge.unpriced:
         names = ", ".join(judge.unpriced)
         hint = "set endpoint.price in a judge file and add it: `judges show NAME --yaml`, then `judges add -f`"

@@ -25,9 +25,8 @@ class Conversation:
 
     def __init__(self, tokenizer: Any) -> None:
         if not tokenizer.chat_template:
-            raise InvalidError(
-                "the model's tokenizer has no chat template", hint="a judge needs an instruction-tuned model"
-            )
+            hint = "a judge needs an instruction-tuned model"
+            raise InvalidError("the model's tokenizer has no chat template", hint=hint)
         self.tokenizer = tokenizer
         self._added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items()}
         special = next((token for token in self._added if token in tokenizer.all_special_tokens), None)
@@ -46,9 +45,8 @@ class Conversation:
             messages = request.messages(question)
             texts = tuple(message["content"] for message in messages)
             if any(message.get("tool_calls") for message in messages):
-                raise InvalidError(
-                    "a model in this process takes no prompts with tool calls", hint="use a model server"
-                )
+                hint = "use a model server"
+                raise InvalidError("a model in this process takes no prompts with tool calls", hint=hint)
             template = self._template(tuple(message["role"] for message in messages), request.thinking)
             filled.append(
                 [

@@ -80,9 +80,8 @@ class VllmEngine:
         if find_spec("vllm") is None:
             raise ModuleNotFoundError("no vllm", name="vllm")
         if current_process().daemon:
-            raise UnavailableError(
-                "vLLM cannot start in a forked worker", hint="start it with `rubricsvc worker --pool solo`"
-            )
+            hint = "start it with `rubricsvc worker --pool solo`"
+            raise UnavailableError("vLLM cannot start in a forked worker", hint=hint)
         self._weights = weights
 
     async def ask(self, request: EngineRequest) -> Replies:
