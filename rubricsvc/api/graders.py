@@ -50,9 +50,8 @@ async def run(request: Request, new: Json[NewRun]) -> GraderRun:
     """Run a grader on one sample and wait for the reward.
 
     A grader's `model` is the name of a judge, or else the model of the newest judge that has it. If the grader gives no
-    number, `reward` is null and the flags give the reason. 404: unknown judge. 409: the
-    same run is a job with a budget. 503: no worker in time; repeat the same
-    request to continue.
+    number, `reward` is null and the flags give the reason. 404: unknown judge. 409: the same run is a job with a
+    budget. 503: no worker in time; repeat the same request to continue.
     """
     began, state = time.monotonic(), request.app.state
     db, check = state.db, state.validators.rubric

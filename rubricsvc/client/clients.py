@@ -53,10 +53,8 @@ class _Client(Noun[C]):
             given = cut(repr(str(base_url).rpartition("@")[2]), 80)  # before it may be a password
             hint = f"write http:// or https:// and a host, for example {DEFAULT_URL}"
             raise InvalidError(f"base_url: {given} is not an http(s) URL with a host", hint=hint, path="base_url")
-        for name, value, least in (
-            ("outage_seconds", outage_seconds, "0 or more"),
-            ("timeout", timeout, "more than 0"),
-        ):
+        durations = {"outage_seconds": (outage_seconds, "0 or more"), "timeout": (timeout, "more than 0")}
+        for name, (value, least) in durations.items():
             number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
             if not number or value < 0 or (value == 0 and name == "timeout"):
                 message = f"{name}: expected a number of seconds, {least}; got {cut(repr(value), 80)}"
@@ -66,8 +64,8 @@ class _Client(Noun[C]):
         key = api_key or secret("RUBRICSVC_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.address = base_url.rstrip("/")
-        url = f"{self.address}/v1/"
         self._pools: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}  # of an AsyncClient
+        url = f"{self.address}/v1/"
         self._connect = partial(self.connect, base_url=url, headers=headers, timeout=timeout, transport=transport)
         self.prompts = nouns.Prompts[C](self)
         self.rubrics = nouns.Rubrics[C](self)
@@ -152,17 +150,15 @@ class _Client(Noun[C]):
             TimeoutError: the job is not finished after ``timeout`` seconds. It goes on, unless ``cancel_late``.
         """
         judge_ref = (await nouns.Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
+        options = {"name": name, "budget": budget, "min_coverage": min_coverage, "allow_drafts": allow_drafts}
         new = request(
             NewRewards,
             judge=judge_ref,
+            timeout=0.0,
             prompts=tuple(Prompt.of(prompt) if isinstance(prompt, str) else prompt for prompt in prompts),
             completions=tuple(tuple(nouns.several(group)) for group in completions),
             rubrics=(rubrics,) if isinstance(rubrics, Rubric | int | str) else tuple(rubrics or ()),
-            timeout=0.0,
-            name=name,
-            budget=budget,
-            min_coverage=min_coverage,
-            allow_drafts=allow_drafts,
+            **options,
         )
         submitted = await nouns.Rewards.submit(self.rewards, new)
         try:

@@ -1,12 +1,10 @@
 """Prompts and completions, and the steps of those that are trajectories."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, model_validator
 
@@ -151,7 +149,7 @@ class Prompt(Content):
     item: dict[str, JsonValue] | None = Field(None, description="Row of data that it was made from, for graders.")
 
     @classmethod
-    def of(cls, text: str, **fields: object) -> Prompt:
+    def of(cls, text: str, **fields: object) -> Self:
         """Return a prompt of one user message."""
         return cls.model_validate({"messages": [{"role": "user", "content": text}], **fields})
 
@@ -163,7 +161,7 @@ class Prompt(Content):
         return "\n\n".join(f"[{message.role}]\n{message.text}" for message in self.messages)
 
     @property
-    def with_documents(self) -> Prompt:
+    def with_documents(self) -> Self:
         """The prompt whose first user message begins with the documents, each under its ``[id]``.
 
         Without a user message it is the first message. A prompt without documents is itself.
@@ -203,7 +201,7 @@ class Completion(Content):
         return {**given, "messages": tuple(messages)} if isinstance(messages, list) else given  # see `Message`
 
     @model_validator(mode="after")
-    def _text_of_messages(self) -> Completion:
+    def _text_of_messages(self) -> Self:
         if "text" not in self.model_fields_set and self.messages:
             contents = [message.content for message in self.messages if message.role == "assistant"]
             self.__dict__["text"] = contents[-1] if contents else ""  # frozen, but still being constructed

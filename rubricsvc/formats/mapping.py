@@ -5,8 +5,6 @@
 (`Scope.call`). Every value keeps the path that it was made of, so that errors name it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -191,7 +189,7 @@ class Scope:
     origins: dict[FieldPath, FieldPath] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, reader: Reader, entry: Entry) -> Scope:
+    def of(cls, reader: Reader, entry: Entry) -> "Scope":
         """Return the scope of a whole record."""
         root = Node.at(entry.data, ())
         file = Node(Path(entry.location.file).stem)
@@ -339,7 +337,7 @@ class Scope:
         value = self.evaluate(text.removeprefix("!"), required=False).value
         return (value is not MISSING and bool(value)) != text.startswith("!")
 
-    def loop(self, spec: dict[str, Any], node: Node) -> Iterator[Scope]:
+    def loop(self, spec: dict[str, Any], node: Node) -> Iterator["Scope"]:
         """Yield a scope for each item of the list, or of the mapping, that a part with ``each`` is made for."""
         if node.value is MISSING:
             return
@@ -574,7 +572,7 @@ class _Task(BaseModel):
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
     requirements: Annotated[str, Field(min_length=1)]
     weight: Annotated[float, Field(ge=0, le=1e9)]
-    sub_tasks: tuple[_Task, ...]
+    sub_tasks: tuple["_Task", ...]
     task_category: str | None = None
     finegrained_task_category: str | None = None
     score: UnitInterval | None = None

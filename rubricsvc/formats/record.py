@@ -4,8 +4,6 @@ Our format is YAML for people and JSONL for programs; `docs/formats.md` describe
 short forms (``_rubric_fields``, …), and the values of ``rubricsvc.core`` check the result.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict
@@ -148,11 +146,11 @@ class Node:
     path: FieldPath | None = None
 
     @classmethod
-    def at(cls, value: Any, path: FieldPath) -> Node:
+    def at(cls, value: Any, path: FieldPath) -> "Node":
         """Return the node of a value that was found at a path."""
         return cls(MISSING if value is None else value, value.path if isinstance(value, Placed) else path)
 
-    def items(self) -> list[Node]:
+    def items(self) -> list["Node"]:
         """Return the items of a list, or the values of a mapping; none of another value."""
         pairs: Iterable[tuple[str | int, Any]] = ()
         if isinstance(self.value, dict):

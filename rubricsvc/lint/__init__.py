@@ -4,8 +4,6 @@ To add a rule, write its texts into ``rules.toml``, its patterns into the files 
 module of this package, and a row into the table. `docs/lint.md` lists every rule, with precision and recall.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass

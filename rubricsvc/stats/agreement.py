@@ -13,8 +13,6 @@ Labels without a value and criteria that failed, were abstained on or not judged
 Metrics are fast enough for thousands of bootstrap draws; tests compare each with scikit-learn or SciPy.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,14 +122,14 @@ class Sample:
         *,
         decided: Sequence[float] | None = None,
         counts: Mapping[int, tuple[int, int]] | None = None,
-    ) -> Sample:
+    ) -> "Sample":
         """Return the sample of these values; a judge with its own threshold is classified by ``decided``."""
         ascending = tuple(sorted(levels))
         classes = nearest_level(judge if decided is None else decided, ascending), nearest_level(people, ascending)
         values = np.asarray(judge, float), np.asarray(people, float)
         return cls(*values, *classes, ascending, np.asarray(prompts, np.int64), counts or {})
 
-    def drawn(self, times: Mapping[int, int]) -> Sample:
+    def drawn(self, times: Mapping[int, int]) -> "Sample":
         """Return the sample with the pairs of each prompt as often as it was drawn."""
         rows = np.repeat(np.arange(len(self.prompts)), [times.get(prompt, 0) for prompt in self.prompts.tolist()])
         values, classes = (self.judge[rows], self.people[rows]), (self.judge_class[rows], self.people_class[rows])

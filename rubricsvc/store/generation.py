@@ -101,11 +101,8 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
             others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
             if session.scalar(others.limit(1)) is not None:
                 name = f"prompt-{prompt_id}-{method}"
-            options: dict[str, Any] = {
-                "origin": GENERATED,
-                "state": APPROVED if result.gate else DRAFT,
-                "gate": result.gate,
-            }
+            state = APPROVED if result.gate else DRAFT
+            options: dict[str, Any] = {"origin": GENERATED, "state": state, "gate": result.gate}
             row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, **options)
             if row.provenance is None:
                 row.provenance = made_by.model_dump(mode="json", exclude_none=True)

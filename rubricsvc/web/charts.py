@@ -1,7 +1,5 @@
 """Charts of pages as SVG: metrics over steps, scores over evaluations. Needs the extra ``charts``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +29,7 @@ MIN_WINDOW = 5
 MAX_WINDOWS = 40
 
 
-def windows(series: str, values: Sequence[tuple[int, float]], size: int) -> list[Point]:
+def windows(series: str, values: Sequence[tuple[int, float]], size: int) -> list["Point"]:
     """Return the mean of each ``size`` consecutive steps, at the mean of their numbers, with its 95 % t interval.
 
     ``values`` are steps, ascending, with their values. What is left at the end belongs to the last window. Steps count
