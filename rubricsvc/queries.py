@@ -52,6 +52,13 @@ Pool = Annotated[
 ]
 
 
+class DeletionQuery(BaseModel):
+    """Parameters of a deletion."""
+
+    dry_run: bool = Field(False, description="Only count the rows that would be deleted.")
+    vacuum: bool = Field(True, description="Rewrite the file of SQLite without the text: of several, after the last.")
+
+
 class AnalysisQuery(BaseModel):
     """Parameters of the analysis of a rubric."""
 

@@ -38,12 +38,11 @@ _OF_OTHER_METHODS: tuple[tuple[type, str, str], ...] = (
     (Completions, "add", "POST completions"),
     (Runs, "record", "POST runs/{}/steps"),
     (Runs, "record_evaluation", "POST runs/{}/evaluations"),
-    (Runs, "delete", "DELETE runs/{}"),
 )
 """Routes of the client's methods that are no endpoints of `client.nouns`."""
 _ANSWERS = {"cancel", "fit", "heartbeat", "lint", "record_repeatability", "retry", "review", "reward_changes", "stop"}
 """Methods with a POST that answer 200 in place of 201."""
-_STATUS = {"GET": OK, "DELETE": HTTPStatus.NO_CONTENT}
+_STATUS = {"GET": OK, "DELETE": OK}
 
 IdempotencyKey = Annotated[
     str | None, Header(min_length=1, max_length=200, description="The same key returns the same job, with 200.")
@@ -75,10 +74,9 @@ def router() -> APIRouter:
         else:
             verb, _, what = name.partition("_")
             operation = "_".join(filter(None, (verb, single, what)))
-        in_query = not method.isalpha() or method == "GET"
         made.add_api_route(
             f"/{path}",
-            _endpoint(noun, name, function, hints, in_query=in_query, makes_job=makes_job),
+            _endpoint(noun, name, function, hints, in_query=method != "POST", makes_job=makes_job),
             methods=[method.rstrip("?")],
             status_code=OK if name in _ANSWERS else _STATUS.get(method, CREATED),
             response_model=None if returns is type(None) else returns,

@@ -38,6 +38,7 @@ COMMANDS = {
     "evolve": "Evolutions: rubrics that labels or training runs improve.",
     "runs": "Training runs.",
     "keys": "API keys of the service.",
+    "delete": "Delete rows with all that hangs on them.",
     "db": "Database schema.",
 }
 """Commands and their help. Each is ``app`` or a function in ``rubricsvc.cli.<command>``, or else in ``_HOMES``."""

@@ -16,7 +16,7 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, service
-from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, Json, cell, counted, echo, print_json, show
+from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, Json, cell, echo, print_json, show
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
@@ -268,22 +268,6 @@ def stop(run: RunRef, as_json: Json = False) -> None:
         run_id = _id(s, run)
         _show(s.runs.stop(run_id), as_json)
     echo(f"run {run_id} stops after its current step; `rubricsvc runs show {run_id} --follow` follows it")
-
-
-@app.command()
-def delete(
-    run: RunRef, yes: Annotated[bool, typer.Option("--yes", help="Confirm it.")] = False, as_json: Json = False
-) -> None:
-    """Delete the record of a run: its metrics and rollouts. Completions, jobs and the run's folder stay."""
-    with service() as s:
-        record = s.runs.get(_id(s, run))
-        if not yes:
-            size = f"{counted(record.steps, 'step')} and {counted(record.rollouts or 0, 'rollout')}"
-            message = f"this deletes run {record.id} ({record.name}) with {size}"
-            raise InvalidError(message, hint="confirm it with --yes")
-        s.runs.delete(record.id)
-    _show(record, as_json)
-    echo(f"deleted run {record.id}; its folder stays: {record.folder}")
 
 
 @app.command("report")

@@ -29,6 +29,7 @@ class Prompts(Noun[C]):
     """Methods of ``client.prompts``. A prompt is named by id or external id."""
 
     get = ref_endpoint(schemas.StoredPrompt, "GET prompts/{}", object)
+    delete = ref_endpoint(schemas.Deletion, "DELETE prompts/{}", queries.DeletionQuery)
     page = endpoint(schemas.Page[schemas.StoredPrompt], "GET prompts", queries.Paging)
 
     add = endpoint(schemas.StoredPrompt, "POST prompts", schemas.NewPrompt)
@@ -38,6 +39,7 @@ class Rubrics(Noun[C]):
     """Methods of ``client.rubrics``. A version is named by id, name (the newest approved), name@version or digest."""
 
     get = ref_endpoint(schemas.StoredRubric, "GET rubrics/{}", queries.RubricQuery)
+    delete = ref_endpoint(schemas.Deletion, "DELETE rubrics/{}", queries.DeletionQuery)
     page = endpoint(schemas.Page[schemas.StoredRubric], "GET rubrics", queries.RubricFilters)
     analyse = ref_endpoint(RubricAnalysis, "GET rubrics/{}/analysis", queries.AnalysisQuery)
     fit = ref_endpoint(WeightFit, "POST? rubrics/{}/fit", queries.FitQuery)
@@ -67,6 +69,7 @@ class Completions(Noun[C]):
     """Methods of ``client.completions``."""
 
     get = ref_endpoint(schemas.StoredCompletion, "GET completions/{}", object)
+    delete = ref_endpoint(schemas.Deletion, "DELETE completions/{}", queries.DeletionQuery)
     page = endpoint(schemas.Page[schemas.StoredCompletion], "GET completions", queries.CompletionFilters)
     add_samples = endpoint(schemas.StoredIds, "POST completions/samples", schemas.NewCompletions)
 
@@ -104,6 +107,7 @@ class Jobs(Noun[C]):
     """Methods of ``client.jobs``."""
 
     get = ref_endpoint(schemas.StoredJob, "GET jobs/{}", queries.JobQuery)
+    delete = ref_endpoint(schemas.Deletion, "DELETE jobs/{}", queries.DeletionQuery)
     page = endpoint(schemas.Page[schemas.StoredJob], "GET jobs", queries.JobFilters)
     items = ref_endpoint(schemas.Page[schemas.Item], "GET jobs/{}/items", queries.ItemFilters)
     export = ref_endpoint(schemas.jobs.Export, "GET jobs/{}/export", schemas.jobs.ExportQuery)
@@ -155,6 +159,7 @@ class Verdicts(Noun[C]):
 class Labels(Noun[C]):
     """Methods of ``client.labels``."""
 
+    delete = ref_endpoint(schemas.Deletion, "DELETE labels/{}", queries.DeletionQuery)
     page = endpoint(schemas.Page[schemas.StoredLabel], "GET labels", queries.LabelFilters)
     completions = endpoint(schemas.Page[JudgedCompletion], "GET labels/completions", queries.LabelledFilters)
     agreement = endpoint(AgreementReport, "GET labels/agreement", queries.AgreementQuery)
@@ -176,6 +181,7 @@ class Runs(Noun[C]):
     """Methods of ``client.runs``: training runs. A trainer calls `create`, `heartbeat` and those that record."""
 
     get = ref_endpoint(runs.StoredRun, "GET runs/{}", object)
+    delete = ref_endpoint(schemas.Deletion, "DELETE runs/{}", queries.DeletionQuery)
     page = endpoint(schemas.Page[runs.StoredRun], "GET runs", queries.RunFilters)
     report = ref_endpoint(runs.RunReport, "GET runs/{}/report", object)
     steps = ref_endpoint(schemas.Page[runs.StoredStep], "GET runs/{}/steps", queries.Paging)
@@ -208,15 +214,6 @@ class Runs(Noun[C]):
         return await self.send(runs.StoredRun, "POST", path, body=body, headers=headers)
 
     record_evaluation = record
-
-    @method
-    async def delete(self, run_id: int) -> None:
-        """Delete the record of a run; its prompts, rubrics, completions, jobs and folder stay.
-
-        Raises:
-            ConflictError: it is running.
-        """
-        await self.request("DELETE", f"runs/{run_id}")
 
 
 class Imports(Noun[C]):

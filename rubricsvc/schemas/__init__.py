@@ -6,6 +6,7 @@ Import them from here.
 from rubricsvc.schemas.base import (
     MAX_BATCH,
     Alive,
+    Deletion,
     ErrorBody,
     FileProblem,
     ImportedFile,

@@ -111,6 +111,16 @@ class Problem(Wire):
     errors: tuple[FileProblem, ...] = Field((), description="Of an imported file: every error in it.")
 
 
+class Deletion(Wire):
+    """What was deleted, or is to be."""
+
+    rows: dict[str, int] = Field(description="Rows by table.")
+    erased: bool | None = Field(
+        None,
+        description="Whether no file of SQLite has the text any more; null of PostgreSQL, where vacuum removes it.",
+    )
+
+
 class ErrorBody(Wire):
     """Body of an error response."""
 

@@ -13,6 +13,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import AgreementQuery, CompletionFilters, LabelFilters, LabelledFilters, Paging, VerdictFilters
 from rubricsvc.schemas.base import takes
+from rubricsvc.services.deletion import Deletable
 from rubricsvc.stats.reports import AgreementReport
 from rubricsvc.store import completions, jobs, labels, rubrics
 from rubricsvc.store.labels import RubricVersion, superseded
@@ -21,7 +22,7 @@ from rubricsvc.store.tables import CompletionRow, PromptRow
 
 
 @dataclass(eq=False)
-class Completions:
+class Completions(Deletable):
     """Completions, by id."""
 
     db: Database
@@ -76,7 +77,7 @@ class Verdicts:
 
 
 @dataclass(eq=False)
-class Labels:
+class Labels(Deletable):
     """People's verdicts."""
 
     db: Database
@@ -170,7 +171,7 @@ class Labels:
 
 
 @dataclass(eq=False)
-class Prompts:
+class Prompts(Deletable):
     """Prompts, by id or external id."""
 
     db: Database

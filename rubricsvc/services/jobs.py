@@ -23,6 +23,7 @@ from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryR
 from rubricsvc.schemas.base import takes
 from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, GivenRubric, JobComparison
 from rubricsvc.services import best_of_n, comparing, exporting
+from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
@@ -254,7 +255,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Jobs:
+class Jobs(Deletable):
     """Jobs, by id."""
 
     db: Database

@@ -36,6 +36,7 @@ from rubricsvc.schemas import (
     StoredRubricTest,
 )
 from rubricsvc.schemas.base import takes
+from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 CompareRewards = Callable[[Session, int, ComparedRubric, ComparedRubric], RewardChanges]
 
 
-class Rubrics:
+class Rubrics(Deletable):
     """Rubric versions, by id, name (the newest approved version), name@version or digest.
 
     Args:

@@ -16,6 +16,7 @@ from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Pa
 from rubricsvc.schemas import Page
 from rubricsvc.schemas import runs as wire
 from rubricsvc.schemas.base import takes
+from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.stats.reports import CriterionAgreement
 from rubricsvc.stats.run_alarms import alarms
@@ -39,7 +40,7 @@ _LOOKED_AT = 500
 
 
 @dataclass(eq=False)
-class Runs:
+class Runs(Deletable):
     """Training runs, by id; an unknown id is a NotFoundError.
 
     ``edit`` says which new rubrics are drafts, ``check`` raises an InvalidError for one whose checks do not exist.
@@ -63,7 +64,7 @@ class Runs:
             if not is_new:
                 for name, value in (values | {"reason": None, "finished_at": None, "stop_requested": False}).items():
                     setattr(row, name, value)
-                runs.remove(session, row, after=new.done)
+                runs.remove_steps(session, row, after=new.done)
             return _summaries(session, [row])[0]
 
     def record(self, run_id: int, step: wire.RunStep) -> wire.StoredRun:
@@ -130,18 +131,6 @@ class Runs:
             row.stop_requested = True
             session.flush()
             return _summaries(session, [row])[0]
-
-    def delete(self, run_id: int) -> None:
-        """Delete a run with its metrics, rollouts and evaluations. Prompts, rubrics, completions and jobs stay.
-
-        409 if it is running.
-        """
-        with self.db.write() as session:
-            row = runs.get(session, run_id)
-            if (state := runs.status(row, database_time(session))) in runs.LIVE:
-                hint = f"stop it first: `rubricsvc runs stop {row.id}`"
-                raise ConflictError(f"run {row.id} is {state}", hint=hint)
-            runs.remove(session, row)
 
     def get(self, run_id: int) -> wire.StoredRun:
         """Get a run with its counts of rollouts, its first and last rewards and its configuration."""

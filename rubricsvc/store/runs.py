@@ -48,18 +48,11 @@ def report(session: Session, row: RunRow, state: RunState | None = None, reason:
     session.flush()
 
 
-def remove(session: Session, row: RunRow, *, after: int | None = None) -> None:
-    """Delete a run with its metrics, rollouts and evaluations; or, of its own steps, those ``after`` a step.
-
-    Its prompts, rubrics, completions and jobs stay, and so do the evaluations of its baselines in the second case.
-    """
+def remove_steps(session: Session, row: RunRow, *, after: int) -> None:
+    """Delete the steps of a run ``after`` a step, with their evaluations; those of its baselines stay."""
     for table in (RolloutRow, RunMetricsRow):
-        later = [] if after is None else [table.step > after]
-        session.execute(delete(table).where(table.run_id == row.id, *later))
-    later = [] if after is None else [EvaluationRow.name == STEP, EvaluationRow.step > after]
-    remove_evaluations(session, row.id, *later)
-    if after is None:
-        session.delete(row)
+        session.execute(delete(table).where(table.run_id == row.id, table.step > after))
+    remove_evaluations(session, row.id, EvaluationRow.name == STEP, EvaluationRow.step > after)
     session.flush()
 
 

@@ -85,9 +85,9 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4)
     assert [cli("runs", "show", 1, "--json").json[name] for name in ("steps", "rollouts")] == [4, 16]
 
-    refused = cli("runs", "delete", 1)
-    assert refused.code == 2 and "4 steps and 16 rollouts" in refused.err and "--yes" in refused.err
-    assert cli("runs", "delete", 1, "--yes").code == 0
+    refused = cli("delete", "runs", 1)
+    assert refused.code == 2 and "rollouts     16" in refused.out and "--yes" in refused.err
+    assert cli("delete", "runs", 1, "--yes", "--json").json["deleted"]["rollouts"] == 16
     assert cli("runs", "show", 1).code == cli("runs", "show", "runs/first", "--follow").code == 3
     assert cli("runs", "list", "--json").lines == []
 

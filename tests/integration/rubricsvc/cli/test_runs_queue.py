@@ -96,7 +96,7 @@ def test_runs_work_the_same_at_a_remote_service(ready: Cli, tmp_path: Path, monk
         (tmp_path / "absent.toml").write_text(REMOTE.replace('"quick"', '"absent"').replace('"second"', '"third"'))
         absent = ready("runs", "start", "absent.toml")
         assert absent.code == 3 and "judge: " in absent.err and "data.store.1: " in absent.err
-        assert ready("runs", "stop", 1).code == 2 and ready("runs", "delete", 2, "--yes").code == 0
+        assert ready("runs", "stop", 1).code == 2 and ready("delete", "runs", 2, "--yes").code == 0
         monkeypatch.delenv("RUBRICSVC_URL")
         assert not (tmp_path / "absent.db").exists()
         monkeypatch.setenv("RUBRICSVC_DATABASE_URL", url)

@@ -1,0 +1,43 @@
+"""`Deletable`: what nouns share whose rows are deleted with all that hangs on them."""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy.orm import Session
+
+from rubricsvc.queries import DeletionQuery
+from rubricsvc.schemas.base import Deletion, takes
+from rubricsvc.store import completions, deletion, rubrics
+from rubricsvc.store.session import Database, existing, page_of
+from rubricsvc.store.tables import CompletionRow, DatedRow, JobRow, LabelRow, RubricRow, RunRow
+
+_NAMED: dict[str, Callable[[Session, int | str], Sequence[DatedRow]]] = {
+    "Prompts": lambda session, ref: [completions.get_prompt(session, ref)],
+    "Rubrics": lambda session, ref: (
+        page_of(session, RubricRow, limit=None, name=str(ref)) or [rubrics.get(session, ref, allow_drafts=True)]
+    ),
+    "Completions": lambda session, ref: [existing(session, CompletionRow, "completion", ref)],
+    "Labels": lambda session, ref: [existing(session, LabelRow, "label", ref, hint="`rubricsvc labels export`")],
+    "Jobs": lambda session, ref: [existing(session, JobRow, "job", ref)],
+    "Runs": lambda session, ref: [existing(session, RunRow, "run", ref)],
+}
+"""The rows that are meant, by noun: the name of a rubric means all of its versions."""
+
+
+class Deletable:
+    """A noun whose rows can be deleted."""
+
+    db: Database
+
+    @takes(DeletionQuery)
+    def delete(self, ref: int | str, query: DeletionQuery) -> Deletion:
+        """Delete it with all that hangs on it, such as the rubrics, completions, verdicts and labels of a prompt.
+
+        The name of a rubric means all of its versions. With `dry_run` the rows are only counted. 409 while a job that
+        is not finished, or a training run, uses it.
+        """
+        with self.db.write() as session:
+            rows = _NAMED[type(self).__name__](session, ref)
+            counts = deletion.remove(session, type(rows[0]), [row.id for row in rows])
+            if query.dry_run:
+                session.rollback()
+        return Deletion(rows=counts, erased=deletion.erase(self.db) if query.vacuum and not query.dry_run else None)

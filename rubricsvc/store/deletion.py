@@ -1,0 +1,117 @@
+"""Deletion of rows with all that hangs on them, as the foreign keys of the tables say, in one transaction."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from contextlib import closing
+from sqlite3 import OperationalError
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from rubricsvc.errors import ConflictError
+from rubricsvc.store import runs
+from rubricsvc.store.completions import with_verdicts
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.session import Database, batched, by_id, rows_with
+from rubricsvc.store.tables import (
+    LEASED,
+    PENDING,
+    Base,
+    DatedRow,
+    EvaluationCompletionRow,
+    EvaluationRewardRow,
+    EvaluationRow,
+    ItemRow,
+    RolloutRow,
+    RunRow,
+    VerdictRow,
+)
+
+CLEARED = {"rubrics.parent_id", "rollouts.item_id", "evaluation_rewards.item_id"}
+"""References that become null: their rows stay."""
+_NOT_OWNED = {*CLEARED, "verdicts.rubric_id"}
+
+
+def remove(session: Session, table: type[DatedRow], ids: Collection[int]) -> dict[str, int]:
+    """Delete rows with all that hangs on them; return how many rows of each table.
+
+    A verdict is deleted with its completion, or with the last item that asks its question.
+
+    Raises:
+        ConflictError: A job that is not finished, or a training run that reports, uses some of it.
+    """
+    tables, found = Base.metadata.sorted_tables, defaultdict[str, set[int]](set, {table.__tablename__: set(ids)})
+    new = [(table.__tablename__, ids)]
+    references = [(key.column.table.name, column) for one in tables for column in one.c for key in column.foreign_keys]
+    while new:
+        parent, added = new.pop()
+        for column in (one for name, one in references if name == parent and str(one) not in _NOT_OWNED):
+            if "id" in column.table.c:
+                rows = {id_ for (id_,) in rows_with(session, select(column.table.c.id), column, added)}
+                if fresh := rows - found[column.table.name]:
+                    found[column.table.name] |= fresh
+                    new.append((column.table.name, fresh))
+    _add_verdicts(session, found)
+    same = (EvaluationRewardRow.evaluation_id, EvaluationRewardRow.place)
+    at_place = select(EvaluationRewardRow.id).join(
+        EvaluationCompletionRow,
+        (same[0] == EvaluationCompletionRow.evaluation_id) & (same[1] == EvaluationCompletionRow.place),
+    )
+    shown = rows_with(session, at_place, EvaluationCompletionRow.id, found["evaluation_completions"])
+    found["evaluation_rewards"] |= {id_ for (id_,) in shown}
+    _reject_running(session, found)
+    for child in reversed(tables):
+        for parent, column in references:
+            for chunk in batched(found[parent] if column.table is child else ()):
+                if str(column) in CLEARED:
+                    session.execute(update(child).where(column.in_(chunk)).values({column: None}))
+                elif "id" not in child.c:
+                    session.execute(delete(child).where(column.in_(chunk)))
+        for chunk in batched(found[child.name]):
+            session.execute(delete(child).where(child.c.id.in_(chunk)))
+    session.expire_all()
+    return {one.name: len(found[one.name]) for one in tables if found[one.name]}
+
+
+def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
+    """Add the verdicts whose questions no item asks any more; of the others, name the rubric of an item that does."""
+    items, versions = found["items"], found["rubrics"]
+    asked = rows_with(session, with_verdicts(select(VerdictRow.id).select_from(ItemRow)), ItemRow.id, items)
+    of_rubrics = rows_with(session, select(VerdictRow.id), VerdictRow.rubric_id, versions)
+    ids = {id_ for rows in (asked, of_rubrics) for (id_,) in rows}
+    asking = with_verdicts(select(VerdictRow.id, ItemRow.id, ItemRow.rubric_id).select_from(ItemRow))
+    others = {id_: rubric for id_, item, rubric in rows_with(session, asking, VerdictRow.id, ids) if item not in items}
+    found["verdicts"] |= ids - others.keys()
+    for row in by_id(session, VerdictRow, others).values():
+        row.rubric_id = others[row.id] if row.rubric_id in versions else row.rubric_id
+    session.flush()
+
+
+def _reject_running(session: Session, found: dict[str, set[int]]) -> None:
+    under_way = select(ItemRow.job_id).where(ItemRow.state.in_((PENDING, LEASED)))
+    for (job_id,) in rows_with(session, under_way, ItemRow.id, found["items"]):
+        raise ConflictError(f"job {job_id} uses it", hint=f"cancel it first: `rubricsvc jobs cancel {job_id}`")
+    evaluated = select(EvaluationRow.run_id).join(
+        EvaluationCompletionRow, EvaluationCompletionRow.evaluation_id == EvaluationRow.id
+    )
+    used = [*rows_with(session, select(RolloutRow.run_id), RolloutRow.id, found["rollouts"])]
+    used += rows_with(session, evaluated, EvaluationCompletionRow.id, found["evaluation_completions"])
+    for run in by_id(session, RunRow, found["runs"] | {id_ for (id_,) in used}).values():
+        if (status := runs.status(run, database_time(session))) in runs.LIVE:
+            raise ConflictError(f"run {run.id} is {status}", hint=f"stop it first: `rubricsvc runs stop {run.id}`")
+
+
+def erase(db: Database) -> bool | None:
+    """Rewrite the file of SQLite without what was deleted, and its log; return whether that is done, None elsewhere.
+
+    Pages that SQLite has reorganized keep copies of deleted text, so that overwriting deleted rows is not enough.
+    """
+    if db.engine.name != "sqlite":
+        return None
+    with closing(db.engine.raw_connection()) as connection:
+        try:
+            connection.cursor().execute("VACUUM")
+            busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except OperationalError:  # another process reads or writes, or the disk is full
+            return False
+    return not busy
