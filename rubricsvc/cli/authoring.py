@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +12,16 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import service
-from rubricsvc.cli.importing import Format, find_stored, import_file, input_file, print_problems, targets_of
+from rubricsvc.cli.importing import (
+    Format,
+    RubricTarget,
+    find_stored,
+    import_file,
+    input_file,
+    print_problems,
+    targets_of,
+    versions_of,
+)
 from rubricsvc.cli.jobs import Wait, end
 from rubricsvc.cli.models import ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
@@ -21,7 +31,7 @@ from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Metho
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_analysis import TestOutcome
+from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
@@ -32,6 +42,7 @@ from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import request
 from workers import checks
 from workers.authoring.gate import OFF_TOPIC, contradictions, proposals
+from workers.engines.base import Engine
 
 Names = list[str] | None
 
@@ -143,9 +154,7 @@ _MIN_CATCH = "Least catch rate of each criterion that passes."
 
 
 def test(
-    target: Annotated[
-        str, typer.Argument(metavar="FILE|NAME", help="File with a rubric, or a stored rubric.", show_default=False)
-    ],
+    targets: Annotated[list[str], typer.Argument(metavar="FILE|NAME...", help="File, stored rubric, or drafts by *.")],
     *,
     judge: JudgeOption = None,
     faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
@@ -159,30 +168,48 @@ def test(
     approved only after it passed. Exits with 1 if anything fails, and with 3 if nothing fails and something could not
     be measured.
     """
-    targets = [one for one in targets_of(target, name) if one.rubric.examples]
-    if not targets:
-        raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
+    if any("*" in one for one in targets):
+        with service() as s:
+            targets = versions_of(s, targets, (DRAFT, IN_REVIEW))
+    tested = [one for target in targets for one in targets_of(target, name) if one.rubric.examples]
+    if not tested:
+        hint = "add some: docs/testing-rubrics.md"
+        raise InvalidError(f"{', '.join(targets)} has no examples", hint=hint, path="examples")
     given = judge_of(judge) if judge is not None else None
-    judges = [(given or no_judge(found.rubric)).map_leaves(without_outage) for found in targets]
+    asked = [(given or no_judge(one.rubric)).map_leaves(without_outage) for one in tested][-1]  # all are the same
     from workers.authoring.planted_faults import run_tests
+
+    def progress(total: int, part: str) -> Callable[[], None]:
+        if len(tested) == 1:
+            return bar.counter(total, part)
+        return on_done if part == "examples" else lambda: None
+
+    async def run(engine: Engine, one: RubricTarget) -> tuple[RubricTest, int | None]:
+        options: dict[str, Any] = {"faults": faults, "min_catch": min_catch}
+        result = await run_tests(engine, asked, one.rubric, one.prompt, progress, **options)
+        if one.stored is None:
+            return result, None
+        with service() as s:
+            return result, s.rubrics.add_test(one.stored.id, result).id
+
+    async def run_all(engine: Engine) -> list[tuple[RubricTest, int | None]]:
+        return await asyncio.gather(*(run(engine, one) for one in tested))
 
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
-        for found, asked in zip(targets, judges, strict=True):
-            subject: dict[str, Any] = {"judge": asked, "rubric": found.rubric, "prompt": found.prompt}
-            with progress_bar("testing") as bar:
-                subject |= {"progress": bar.counter, "faults": faults, "min_catch": min_catch}
-                result = ask(asked, partial(run_tests, **subject))
+        with progress_bar("testing") as bar:
+            on_done = bar.counter(sum(len(one.rubric.examples or ()) for one in tested), "examples")
+            results = ask(asked, run_all)
+        for found, (result, stored) in zip(tested, results, strict=True):
             outcomes.add(result.outcome)
-            stored = None
-            if found.stored is not None:
-                with service() as s:
-                    stored = s.rubrics.add_test(found.stored.id, result).id
             head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
-            if not as_json and result.faults is not None:
-                missed = tuple(fault for fault in result.faults.faults if fault.caught is False)
-                result = result.model_copy(update={"faults": result.faults.model_copy(update={"faults": missed})})
-            show(head | result.model_dump(mode="json"), as_json)
+            shown = result.model_dump(mode="json")
+            if not as_json:
+                if shown["faults"] is not None:
+                    shown["faults"]["faults"] = [one for one in shown["faults"]["faults"] if one["caught"] is False]
+                for verdict in (each for one in shown["examples"] for each in one["verdicts"]):
+                    verdict.update({"rationale": None, "quotes": ()} if verdict["passed"] else {})
+            show(head | shown, as_json)
             state = found.stored.state if found.stored is not None and not as_json else None
             if result.outcome == "failed" and state == APPROVED:
                 echo(f"{found.name} is approved; retire it with `rubricsvc rubrics review {found.name} retire`")
@@ -293,10 +320,10 @@ def propose(
             show({"candidates": rows})
         if usable and out is not None:
             name = f"rubric-{sha256(text.encode()).hexdigest()[:8]}"
-            records = (Record(task.prompt, rubric, name=f"{name}-{number}") for number, rubric in usable)
+            records = (Record(task.prompt, one, name=f"{name}-{number}", state=DRAFT) for number, one in usable)
             with output.open_output(out) as file:
                 file.write(f"# Proposed by {' '.join(author.model.split())}, {generation.method}. Keep one, edit it.\n")
                 write_text(map(plain, records), file, "yaml")
-            echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out} --draft`")
+            echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out}`")
         elif usable:
             echo("write them to a file with --out FILE; the same --seed proposes the same")

@@ -26,9 +26,7 @@ def delete(
     """
     with service() as s:
         of_noun = getattr(s, noun)
-        rows = Counter[str]()
-        for ref in refs:
-            rows.update(of_noun.delete(ref, dry_run=True).rows)
+        rows = sum((Counter(of_noun.delete(ref, dry_run=True).rows) for ref in refs), Counter[str]())
         if not yes:
             show({"deletes": rows}, as_json)
             if not sys.stdin.isatty():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -13,10 +14,12 @@ from rubricsvc.cli.commands import service
 from rubricsvc.cli.output import echo, fields_of, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import RubricState
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
+from rubricsvc.schemas.base import every_row
 from rubricsvc.services.local import LocalService
 
 if TYPE_CHECKING:
@@ -111,6 +114,21 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | Non
             return None
         prompt = record_of(s, stored).prompt
     return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, prompt, None, stored)
+
+
+def versions_of(s: LocalService | Client, refs: Sequence[str], states: Sequence[RubricState]) -> list[str]:
+    """Return the references, those with an asterisk as the versions in these states whose names match."""
+    found: list[str] = []
+    for ref in refs:
+        if "*" not in ref:
+            found.append(ref)
+            continue
+        rows = [one for state in states for one in every_row(s.rubrics.page, state=state)]
+        matching = [f"{one.name}@{one.version}" for one in rows if fnmatchcase(one.name, ref)]
+        if not matching:
+            raise NotFoundError(f"no rubric {ref!r} is {' or '.join(states)}", hint="see `rubricsvc rubrics show`")
+        found += matching
+    return found
 
 
 def record_of(s: LocalService | Client, stored: StoredRubric) -> Record:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -13,16 +13,17 @@ from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
 from rubricsvc.cli.commands import command, service
-from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of
-from rubricsvc.cli.output import Json, Out, echo, print_data, print_json, show
-from rubricsvc.core.rubric import Source
+from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of, versions_of
+from rubricsvc.cli.output import Json, Out, echo, print_data, print_json, progress_bar, show
+from rubricsvc.core.rubric import Numeric, Ordinal, Scale, Source
 from rubricsvc.core.rubric_analysis import ComparedRubric
-from rubricsvc.core.states import APPROVED, ReviewAction
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.core.states import APPROVED, ReviewAction, RubricState
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.formats import writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
 from rubricsvc.schemas.base import every_row
+from rubricsvc.services.rubrics import STEPS
 from rubricsvc.services.versions import changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -82,9 +83,10 @@ def show_(
             show(s.rubrics.provenance(ref), as_json=True)
             return
         found = s.rubrics.get(ref, allow_drafts=True)
+        prompt = s.prompts.get(found.prompt_id).prompt if found.prompt_id is not None else None
     criteria = [
         output.fields_of(one, "key", "weight")
-        | {"kind": (f"check {one.check.name}" if one.check else one.scale.kind) + " (required)" * one.required}
+        | {"kind": (f"check {one.check.name}" if one.check else _scale(one.scale)) + " (required)" * one.required}
         | {"group": "/".join(one.group), "text": one.text, "sources": "; ".join(map(_source, one.sources or ()))}
         for one in found.rubric.criteria
     ]
@@ -93,8 +95,19 @@ def show_(
         | {"reward": str(one.reward) if one.reward is not None else "", "text": one.text}
         for one in found.rubric.examples or ()
     ]
-    about = output.fields_of(found, *columns) | {"criteria": criteria, "examples": examples}
-    show(found if as_json else about, as_json)
+    about = output.fields_of(found, *columns) | {"note": found.note if found.state != APPROVED else None}
+    about["prompt"] = output.shorten(prompt.text, 300) if prompt is not None else None
+    about |= {"criteria": criteria, "examples": examples}
+    show(found.model_dump(mode="json") | {"prompt": prompt} if as_json else about, as_json)
+    if found.state != APPROVED and ref == found.name:
+        echo(f"no version of {ref} is approved; this is the newest draft")
+
+
+def _scale(scale: Scale) -> str:
+    """Return the kind of a scale, or its levels or bounds."""
+    if isinstance(scale, Ordinal):
+        return ", ".join(f"{one.label} {one.value:g}" for one in scale.levels)
+    return f"{scale.low:g} to {scale.high:g}" if isinstance(scale, Numeric) else scale.kind
 
 
 def _source(source: Source) -> str:
@@ -178,7 +191,7 @@ def init(
 def review(
     new: NewReview,
     *,
-    ref: Annotated[str, typer.Argument(help="Id, name@version or digest; or a name, if one version is meant.")],
+    refs: Annotated[list[str], typer.Argument(metavar="REF...", help="Id, name@version, name, or names with *.")],
     action: Annotated[ReviewAction, typer.Argument(help="What is done.", show_default=False)],
     comment: Annotated[str | None, typer.Option("--comment", "-m", help="Comment; reject and comment need it.")] = None,
     by: By = None,
@@ -187,11 +200,29 @@ def review(
     """Submit, approve, reject or retire a version, or comment on it.
 
     A version in review or retired is approved: jobs may use it, and its name refers to the newest approved one. What is
-    rejected is a draft again.
+    rejected is a draft again. Of several it prints why some did not pass, and exits with 1 then.
     """
-    with service(by) as s:
-        row = s.rubrics.review(ref, new)
-    show({"id": row.id, "rubric": f"{row.name}@{row.version}", "state": row.state}, as_json)
+    rows = list[dict[str, Any]]()
+    with service(by) as s, progress_bar(new.action) as bar:
+        before = STEPS[new.action].before[:1] if new.action in STEPS else get_args(RubricState)
+        versions = versions_of(s, refs, before)
+        on_done = bar.counter(len(versions)) if len(versions) > 1 else lambda: None
+        for ref in versions:
+            try:
+                row = s.rubrics.review(ref, new)
+                rows.append({"id": row.id, "rubric": f"{row.name}@{row.version}", "state": row.state})
+            except (ConflictError, InvalidError, NotFoundError) as error:
+                if len(versions) == 1:
+                    raise
+                rows.append({"rubric": ref, "refused": f"{error.message}; {error.hint}"})
+            on_done()
+    refused = [row["refused"] for row in rows if "refused" in row]
+    with output.exit_with(output.WITH_FAILURES if refused else output.OK):
+        show(rows if len(rows) > 1 else rows[0], as_json, columns=("id", "rubric", "state"))
+        for reason in refused if not as_json else ():
+            echo(reason)
+        if len(rows) > 1:
+            echo(f"{new.action}: {len(rows) - len(refused)} passed, {len(refused)} did not")
 
 
 @command(app)

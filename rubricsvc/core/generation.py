@@ -67,6 +67,7 @@ class ProbeReward(Value):
 
     reward: float | None = Field(description="Reward by the rubric's formula.")
     null_reason: str | None = Field(None, description="Why there is no reward.")
+    reasons: dict[str, str] = Field({}, description="What the judge says, by criterion, with its quotes.")
 
 
 class PreferenceAgreement(Value):

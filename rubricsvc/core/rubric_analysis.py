@@ -193,6 +193,8 @@ class VerdictTest(Value):
     found: UnitInterval | None = Field(None, description="Value of the verdict; null if there is none.")
     passed: bool | None = Field(description="Whether it is as expected; null if it was not measured.")
     reason: StorableText | None = Field(None, description="Why there is no value.")
+    rationale: StorableText | None = Field(None, description="The judge's reason.")
+    quotes: tuple[StorableText, ...] = Field((), description="The judge's quotes.")
 
 
 class ExampleTest(Value):

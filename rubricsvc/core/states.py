@@ -23,13 +23,16 @@ GENERATED: Final = "generated"
 EVOLVED: Final = "evolved"
 FITTED: Final = "fitted"
 
+NOT_APPROVED: Final[tuple[RubricState, ...]] = (DRAFT, IN_REVIEW)
+OF_MODELS: Final[tuple[RubricOrigin, ...]] = (GENERATED, EVOLVED)
+"""The origins of text that a model wrote."""
+
 ReviewAction = Literal["submit", "approve", "reject", "retire", "comment"]
 """What a reviewer does; all but ``comment`` change the state."""
 
 ApprovalPolicy = Literal["generated", "all", "four_eyes", "none"]
 """Which rubrics are drafts when they are added: those of a model, all, or none; four_eyes: all, for another person."""
-FOUR_EYES: Final = "four_eyes"
-BY_PEOPLE: Final = ("all", FOUR_EYES)
+BY_PEOPLE: Final = ("all", "four_eyes")
 
 RunState = Literal["running", "paused", "stopped", "finished", "failed"]  # what a trainer reports of its run
 RunStatus = Literal["running", "paused", "stopped", "finished", "failed", "lost"]

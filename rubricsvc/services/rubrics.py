@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from rubricsvc import schemas
 from rubricsvc.collections import Collection
+from rubricsvc.core import rubric_analysis
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric, nearest_level
-from rubricsvc.core.rubric_analysis import (
-    ComparedRubric,
-    RewardChanges,
-    RewardComparison,
-    RubricAnalysis,
-    RubricTest,
-    WeightFit,
-)
 from rubricsvc.core.states import APPROVED, DRAFT, FITTED, IN_REVIEW, RETIRED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
-from rubricsvc.schemas import (
-    LintReport,
-    LintRequest,
-    NewGeneration,
-    NewReview,
-    NewRubric,
-    Page,
-    RubricEvent,
-    StoredJob,
-    StoredRubric,
-    StoredRubricTest,
-)
 from rubricsvc.schemas.base import takes
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.jobs import Jobs
@@ -53,38 +35,28 @@ if TYPE_CHECKING:
     from rubricsvc.lint import EmptyValue
     from rubricsvc.store.session import Database
 
-CompareRewards = Callable[[Session, int, ComparedRubric, ComparedRubric], RewardChanges]
+CompareRewards = Callable[
+    [Session, int, rubric_analysis.ComparedRubric, rubric_analysis.ComparedRubric], rubric_analysis.RewardChanges
+]
 
 
+@dataclass(eq=False)
 class Rubrics(Deletable):
     """Rubric versions, by id, name (the newest approved version), name@version or digest.
 
-    Args:
-        db: The database.
-        edit: Who adds rubrics (by default unnamed), and which of them are drafts (by default generated ones).
-        check: Checks each rubric.
-        empty_value: Value of a check on an empty completion, for the rule of lint.
-        collections_dir: Folder of collections, by default that of the settings.
-        compare: Compares the rewards of a job under two rubrics, by the questions of the workers.
+    ``edit`` says who adds rubrics, and which of them are drafts; ``check`` checks each, and ``empty_value`` an empty
+    completion, for lint. ``compare`` compares the rewards of a job under two rubrics, by the questions of the workers.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        edit: Edit | None = None,
-        *,
-        check: RubricCheck | None = None,
-        empty_value: EmptyValue | None = None,
-        collections_dir: Path | None = None,
-        compare: CompareRewards | None = None,
-    ) -> None:
-        self.db, self.edit = db, edit or Edit()
-        self.caller = self.edit.by or "unknown"
-        self.check, self.empty_value, self.collections_dir = check, empty_value, collections_dir
-        self.compare = compare
+    db: Database
+    edit: Edit = field(default_factory=Edit)
+    check: RubricCheck | None = None
+    empty_value: EmptyValue | None = None
+    collections_dir: Path | None = None
+    compare: CompareRewards | None = None
 
-    @takes(NewRubric)
-    def add(self, new: NewRubric) -> StoredRubric:
+    @takes(schemas.NewRubric)
+    def add(self, new: schemas.NewRubric) -> schemas.StoredRubric:
         """Store a rubric as the next version of its name. Identical content under a name is the same version.
 
         409 if that version belongs to another prompt; or if the `parent` has been edited already: then the rubric is
@@ -92,7 +64,7 @@ class Rubrics(Deletable):
         """
         if self.check is not None:
             self.check(new.rubric)
-        edit = replace(self.edit, by=self.caller, parent=new.parent, force=new.force, draft=new.draft)
+        edit = replace(self.edit, by=self.edit.by or "unknown", parent=new.parent, force=new.force, draft=new.draft)
         with self.db.write() as session:
             if new.prompt_id is not None:
                 completions.get_prompt(session, new.prompt_id)
@@ -100,10 +72,10 @@ class Rubrics(Deletable):
             note = rubrics.notes(session, [added.row.id]).get(added.row.id)
         if added.conflict is not None:
             raise added.conflict
-        return StoredRubric.of(added.row, note=note)
+        return schemas.StoredRubric.of(added.row, note=note)
 
-    @takes(NewGeneration)
-    def generate(self, new: NewGeneration) -> StoredJob:
+    @takes(schemas.NewGeneration)
+    def generate(self, new: schemas.NewGeneration) -> schemas.StoredJob:
         """Submit a job that generates a rubric for each prompt; its items have the versions once they are done.
 
         Without an Idempotency-Key the same judge, prompts and settings return the same job. 201 for a new job, 200 for
@@ -125,8 +97,8 @@ class Rubrics(Deletable):
             is_new = PUBLISHED in session.info
         return Jobs(self.db).get(job_id).model_copy(update={"is_new": is_new})
 
-    @takes(LintRequest)
-    def lint(self, new: LintRequest) -> LintReport:
+    @takes(schemas.LintRequest)
+    def lint(self, new: schemas.LintRequest) -> schemas.LintReport:
         """Find faults of a rubric without a model: two questions in one criterion, near-duplicates, vague words.
 
         Nothing is stored. 422 if a rule is unknown, or the rubric is invalid.
@@ -135,18 +107,18 @@ class Rubrics(Deletable):
             self.check(new.rubric)
         rules = rules_of(new.rules, new.ignore, new.severity)
         findings = lint(new.rubric, new.prompt, rules=rules, empty_value=self.empty_value)
-        return LintReport(findings=tuple(findings))
+        return schemas.LintReport(findings=tuple(findings))
 
     @takes(RubricFilters)
-    def page(self, query: RubricFilters) -> Page[StoredRubric]:
+    def page(self, query: RubricFilters) -> schemas.Page[schemas.StoredRubric]:
         """List rubric versions, oldest first."""
         with self.db.read() as session:
             own = None if query.prompt_id is None else completions.get_prompt(session, query.prompt_id).id
             rows = page_of(session, RubricRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
-            return Page.cut([StoredRubric.of(row) for row in rows], query.limit)
+            return schemas.Page.cut([schemas.StoredRubric.of(row) for row in rows], query.limit)
 
     @takes(AnalysisQuery)
-    def analyse(self, ref: int | str, query: AnalysisQuery) -> RubricAnalysis:
+    def analyse(self, ref: int | str, query: AnalysisQuery) -> rubric_analysis.RubricAnalysis:
         """Analyse a version's criteria from stored verdicts and labels, and advise what to change.
 
         Of at most 100,000 completions, since it reads all of their verdicts.
@@ -156,8 +128,8 @@ class Rubrics(Deletable):
         with self.db.read() as session:
             return analysing.analyse(session, ref, query)
 
-    @takes(RewardComparison)
-    def reward_changes(self, new: RewardComparison) -> RewardChanges:
+    @takes(rubric_analysis.RewardComparison)
+    def reward_changes(self, new: rubric_analysis.RewardComparison) -> rubric_analysis.RewardChanges:
         """Compare the rewards of a job's completions under two versions, from stored verdicts. Nothing is stored."""
         if self.compare is None:
             raise UnavailableError("rewards are compared where workers are installed", hint="start `rubricsvc serve`")
@@ -165,7 +137,7 @@ class Rubrics(Deletable):
             return self.compare(session, new.job_id, new.old, new.new)
 
     @takes(FitQuery)
-    def fit(self, ref: int | str, query: FitQuery) -> WeightFit:
+    def fit(self, ref: int | str, query: FitQuery) -> rubric_analysis.WeightFit:
         """Fit the weights of a version to people's overall scores; with `save` store them as a draft version.
 
         Weights that are those of a stored version are that version, whose state stays. 422 if there is too little to
@@ -191,8 +163,8 @@ class Rubrics(Deletable):
             raise new.conflict
         return found.model_copy(update={"saved": new.row.ref})
 
-    @takes(NewReview)
-    def review(self, ref: int | str, new: NewReview) -> StoredRubric:
+    @takes(schemas.NewReview)
+    def review(self, ref: int | str, new: schemas.NewReview) -> schemas.StoredRubric:
         """Submit, approve, reject or retire a version, or comment on it; by the name of the API key.
 
         A name means its only version that the action can start from. Doing the same again changes nothing. 409 if the
@@ -209,7 +181,7 @@ class Rubrics(Deletable):
             after = step.after if step is not None else row.state
             if after == row.state:
                 if comment is None:
-                    return StoredRubric.of(row)
+                    return schemas.StoredRubric.of(row)
             elif step is not None and row.state not in step.before:
                 allowed = " or ".join(state.replace("_", " ") for state in step.before)
                 hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
@@ -218,12 +190,12 @@ class Rubrics(Deletable):
                 message = f"{row.ref} is {row.state.replace('_', ' ')}; what can be {step.participle} is {allowed}"
                 raise ConflictError(message, hint=hint, path="action")
             if action == "approve" and after != row.state:
-                gate = replace(self.edit, by=self.caller).gate
+                gate = replace(self.edit, by=self.edit.by or "unknown").gate
                 for error in rubrics.approve(session, [row], gate, comment).values():
                     raise error
             else:
-                rubrics.record_event(session, row, after, by=self.caller, comment=comment)
-            return StoredRubric.of(row)
+                rubrics.record_event(session, row, after, by=self.edit.by or "unknown", comment=comment)
+            return schemas.StoredRubric.of(row)
 
     def provenance(self, ref: int | str) -> Provenance:
         """Get where a generated version comes from: model, template, sampling, sources, reply, and the gate's findings.
@@ -237,7 +209,7 @@ class Rubrics(Deletable):
             return Provenance.model_validate(row.provenance)
 
     @takes(Paging)
-    def tests(self, ref: int | str, query: Paging) -> Page[StoredRubricTest]:
+    def tests(self, ref: int | str, query: Paging) -> schemas.Page[schemas.StoredRubricTest]:
         """List the tests of a version by its own examples, oldest first, which `rubricsvc rubrics test` stored.
 
         A version with examples is approved only if the newest one that was measured passed. A name without an approved
@@ -246,10 +218,10 @@ class Rubrics(Deletable):
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=True)
             rows = page_of(session, RubricTestRow, query.after, query.limit + 1, rubric_id=row.id)
-            return Page.cut([StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
+            return schemas.Page.cut([schemas.StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
 
-    @takes(RubricTest)
-    def add_test(self, ref: int | str, test: RubricTest) -> StoredRubricTest:
+    @takes(rubric_analysis.RubricTest)
+    def add_test(self, ref: int | str, test: rubric_analysis.RubricTest) -> schemas.StoredRubricTest:
         """Store the result of a test of a version.
 
         422 if it is of other content, not of all that its examples expect, or passed what is not as expected.
@@ -278,28 +250,30 @@ class Rubrics(Deletable):
             ]
             if not all(met):
                 raise InvalidError("a result passed that is not as its example expects", path="examples")
-            stored = rubrics.add_test(session, row.id, test, by=self.caller)
-            return StoredRubricTest.of(stored, rubric=row.ref)
+            stored = rubrics.add_test(session, row.id, test, by=self.edit.by or "unknown")
+            return schemas.StoredRubricTest.of(stored, rubric=row.ref)
 
     @takes(Paging)
-    def history(self, ref: int | str, query: Paging) -> Page[RubricEvent]:
+    def history(self, ref: int | str, query: Paging) -> schemas.Page[schemas.RubricEvent]:
         """List the steps of the review of a version, oldest first; of a name those of all its versions."""
         with self.db.read() as session:
             named = page_of(session, RubricRow, limit=None, name=str(ref))
             versions = {row.id: row for row in named or [rubrics.get(session, ref)]}
             of_versions = RubricEventRow.rubric_id.in_(versions)
             rows = page_of(session, RubricEventRow, query.after, query.limit + 1, of_versions)
-            return Page.cut([RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit)
+            return schemas.Page.cut(
+                [schemas.RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit
+            )
 
     @takes(RubricQuery)
-    def get(self, ref: int | str, query: RubricQuery) -> StoredRubric:
+    def get(self, ref: int | str, query: RubricQuery) -> schemas.StoredRubric:
         """Get a version by id, name (newest approved version), name@version, or at least 8 digits of its digest.
 
         409 if a name has no approved version.
         """
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=query.allow_drafts)
-            return StoredRubric.of(row, note=rubrics.notes(session, [row.id]).get(row.id))
+            return schemas.StoredRubric.of(row, note=rubrics.notes(session, [row.id]).get(row.id))
 
 
 class Step(NamedTuple):

@@ -11,9 +11,9 @@ from rubricsvc.core.states import (
     APPROVED,
     BY_PEOPLE,
     DRAFT,
-    FOUR_EYES,
     GENERATED,
     IMPORTED,
+    NOT_APPROVED,
     ApprovalPolicy,
     RubricOrigin,
     RubricState,
@@ -37,15 +37,10 @@ MAX_CHANGES = 12  # changes of each side that a conflict lists
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Who adds rubrics, and how.
+    """Who adds rubrics, a person or an API key, and how.
 
-    Attributes:
-        by: A person or an API key.
-        parent: The version that the text was edited from: id, name, name@version or digest.
-        force: Add it even if somebody else edited the same parent.
-        draft: Add it as a draft.
-        policy: Which rubrics are drafts when they are added, and whether their authors may approve them.
-        empty_value: Value of a check on an empty completion, for the rule of lint.
+    ``parent`` is the version that the text was edited from; ``force`` adds it even if somebody else edited that one
+    too. ``policy`` says which rubrics are drafts, and who may approve them; ``empty_value`` is for the rule of lint.
     """
 
     by: str | None = None
@@ -58,7 +53,7 @@ class Edit:
     @property
     def gate(self) -> rubrics.Gate:
         """What a version passes before it is approved by this person."""
-        return rubrics.Gate(self.by, self.policy == FOUR_EYES, self.empty_value)
+        return rubrics.Gate(self.by, self.policy == "four_eyes", self.empty_value)
 
     def state(self, origin: RubricOrigin) -> RubricState:
         """Return the state in which a rubric of this origin is added."""
@@ -100,7 +95,7 @@ def add_version(
     if state == APPROVED and edit.policy != "none":
         drafts = rubrics.only_drafts(session, [rubric.digest])
         same = next((row for row in drafts if row.name != name), None)
-        if parent is not None and parent.state in rubrics.NOT_APPROVED:
+        if parent is not None and parent.state in NOT_APPROVED:
             note = f"added as a draft: its parent {parent.ref} is {parent.state.replace('_', ' ')}"
         elif same is not None:
             note = f"added as a draft: it has the same content as {same.ref}"

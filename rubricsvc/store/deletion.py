@@ -5,34 +5,22 @@ from collections.abc import Collection
 from contextlib import closing
 from sqlite3 import OperationalError
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import runs
+from rubricsvc.store import runs, tables
 from rubricsvc.store.completions import with_verdicts
 from rubricsvc.store.leases import database_time
 from rubricsvc.store.session import Database, batched, by_id, rows_with
-from rubricsvc.store.tables import (
-    LEASED,
-    PENDING,
-    Base,
-    DatedRow,
-    EvaluationCompletionRow,
-    EvaluationRewardRow,
-    EvaluationRow,
-    ItemRow,
-    RolloutRow,
-    RunRow,
-    VerdictRow,
-)
+from rubricsvc.store.tables import ItemRow, RolloutRow, RunRow, VerdictRow
 
 CLEARED = {"rubrics.parent_id", "rollouts.item_id", "evaluation_rewards.item_id"}
 """References that become null: their rows stay."""
 _NOT_OWNED = {*CLEARED, "verdicts.rubric_id"}
 
 
-def remove(session: Session, table: type[DatedRow], ids: Collection[int]) -> dict[str, int]:
+def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int]) -> dict[str, int]:
     """Delete rows with all that hangs on them; return how many rows of each table.
 
     A verdict is deleted with its completion, or with the last item that asks its question.
@@ -40,9 +28,10 @@ def remove(session: Session, table: type[DatedRow], ids: Collection[int]) -> dic
     Raises:
         ConflictError: A job that is not finished, or a training run that reports, uses some of it.
     """
-    tables, found = Base.metadata.sorted_tables, defaultdict[str, set[int]](set, {table.__tablename__: set(ids)})
+    ordered = tables.Base.metadata.sorted_tables
+    found = defaultdict[str, set[int]](set, {table.__tablename__: set(ids)})
     new = [(table.__tablename__, ids)]
-    references = [(key.column.table.name, column) for one in tables for column in one.c for key in column.foreign_keys]
+    references = [(key.column.table.name, column) for one in ordered for column in one.c for key in column.foreign_keys]
     while new:
         parent, added = new.pop()
         for column in (one for name, one in references if name == parent and str(one) not in _NOT_OWNED):
@@ -52,15 +41,13 @@ def remove(session: Session, table: type[DatedRow], ids: Collection[int]) -> dic
                     found[column.table.name] |= fresh
                     new.append((column.table.name, fresh))
     _add_verdicts(session, found)
-    same = (EvaluationRewardRow.evaluation_id, EvaluationRewardRow.place)
-    at_place = select(EvaluationRewardRow.id).join(
-        EvaluationCompletionRow,
-        (same[0] == EvaluationCompletionRow.evaluation_id) & (same[1] == EvaluationCompletionRow.place),
-    )
-    shown = rows_with(session, at_place, EvaluationCompletionRow.id, found["evaluation_completions"])
-    found["evaluation_rewards"] |= {id_ for (id_,) in shown}
+    place = select(tables.EvaluationCompletionRow.evaluation_id, tables.EvaluationCompletionRow.place)
+    shown = [*rows_with(session, place, tables.EvaluationCompletionRow.id, found["evaluation_completions"])]
+    reward = tables.EvaluationRewardRow
+    rewards = rows_with(session, select(reward.id), tuple_(reward.evaluation_id, reward.place), map(tuple, shown))
+    found["evaluation_rewards"] |= {id_ for (id_,) in rewards}
     _reject_running(session, found)
-    for child in reversed(tables):
+    for child in reversed(ordered):
         for parent, column in references:
             for chunk in batched(found[parent] if column.table is child else ()):
                 if str(column) in CLEARED:
@@ -70,7 +57,7 @@ def remove(session: Session, table: type[DatedRow], ids: Collection[int]) -> dic
         for chunk in batched(found[child.name]):
             session.execute(delete(child).where(child.c.id.in_(chunk)))
     session.expire_all()
-    return {one.name: len(found[one.name]) for one in tables if found[one.name]}
+    return {one.name: len(found[one.name]) for one in ordered if found[one.name]}
 
 
 def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
@@ -88,14 +75,13 @@ def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
 
 
 def _reject_running(session: Session, found: dict[str, set[int]]) -> None:
-    under_way = select(ItemRow.job_id).where(ItemRow.state.in_((PENDING, LEASED)))
+    under_way = select(ItemRow.job_id).where(ItemRow.state.in_((tables.PENDING, tables.LEASED)))
     for (job_id,) in rows_with(session, under_way, ItemRow.id, found["items"]):
         raise ConflictError(f"job {job_id} uses it", hint=f"cancel it first: `rubricsvc jobs cancel {job_id}`")
-    evaluated = select(EvaluationRow.run_id).join(
-        EvaluationCompletionRow, EvaluationCompletionRow.evaluation_id == EvaluationRow.id
-    )
+    completion, evaluation = tables.EvaluationCompletionRow, tables.EvaluationRow
+    evaluated = select(evaluation.run_id).join(completion, completion.evaluation_id == evaluation.id)
     used = [*rows_with(session, select(RolloutRow.run_id), RolloutRow.id, found["rollouts"])]
-    used += rows_with(session, evaluated, EvaluationCompletionRow.id, found["evaluation_completions"])
+    used += rows_with(session, evaluated, completion.id, found["evaluation_completions"])
     for run in by_id(session, RunRow, found["runs"] | {id_ for (id_,) in used}).values():
         if (status := runs.status(run, database_time(session))) in runs.LIVE:
             raise ConflictError(f"run {run.id} is {status}", hint=f"stop it first: `rubricsvc runs stop {run.id}`")

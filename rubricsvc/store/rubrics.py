@@ -16,25 +16,11 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
-from rubricsvc.core.states import (
-    APPROVED,
-    DRAFT,
-    EVOLVED,
-    GENERATED,
-    IMPORTED,
-    IN_REVIEW,
-    RETIRED,
-    RubricOrigin,
-    RubricState,
-)
+from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, NOT_APPROVED, OF_MODELS, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
 from rubricsvc.lint import EmptyValue, lint, rules_of
 from rubricsvc.store.session import add_new, added, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
-
-NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)  # the states of versions that are not approved yet
-
-OF_MODELS: tuple[RubricOrigin, ...] = (GENERATED, EVOLVED)  # the origins of text that a model wrote
 
 MAX_SIMILAR = 1000  # names that are compared with an unknown one
 

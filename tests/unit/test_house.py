@@ -86,7 +86,7 @@ BUDGETS = {
     "rubricsvc/client": 790,
     "rubricsvc/api": 900,
     "rubricsvc/web": 536,
-    "rubricsvc/cli": 3_910,
+    "rubricsvc/cli": 3_950,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
     "workers/scoring": 800,

@@ -87,23 +87,25 @@ async def try_rubric(
 ) -> GateFindings:
     """Return what the judge gives to the probes under the rubric."""
 
-    async def reward(completion: Completion) -> Reward:
+    async def reward(completion: Completion) -> tuple[Reward, dict[str, str]]:
         verdicts = await score(engine, judge, rubric, task.prompt, completion)
         for verdict in verdicts:
             if verdict.reason in TRANSIENT:
                 raise GenerationError(verdict.reason, f"the gate's judge did not answer: {verdict.detail}")
-        return reward_or_null(rubric, verdicts)
+        given = {one.criterion: [one.rationale, *(f"“{each.quote}”" for each in one.evidence)] for one in verdicts}
+        reasons = {key: " ".join(filter(None, parts)) for key, parts in given.items() if any(parts)}
+        return reward_or_null(rubric, verdicts), reasons
 
     texts = probes(task)
     labelled = [completion for completion, _ in task.labelled]
     rewards = await asyncio.gather(*map(reward, [*(Completion(text=text) for text in texts.values()), *labelled]))
     found = {
-        name: ProbeReward(reward=one.value, null_reason=one.null_reason)
-        for name, one in zip(texts, rewards, strict=False)
+        name: ProbeReward(reward=one.value, null_reason=one.null_reason, reasons=reasons)
+        for name, (one, reasons) in zip(texts, rewards, strict=False)
     }
     pairs = [
         (one.value, label)
-        for one, (_, label) in zip(rewards[len(texts) :], task.labelled, strict=True)
+        for (one, _), (_, label) in zip(rewards[len(texts) :], task.labelled, strict=True)
         if one.value is not None
     ]
     preferences = preference_agreement(pairs)
@@ -185,6 +187,7 @@ class Proposal(Value):
     good: float | None = None
     bad: float | None = None
     empty: float | None = None
+    reasons: dict[str, dict[str, str]] = Field({}, description="What the judge says of each probe, by criterion.")
     findings: tuple[Finding, ...] = Field((), description="What the linter finds.")
     refused_by: tuple[str, ...] | None = Field(None, description="What the gate has against it.")
     rubric: Rubric | None = None
@@ -222,8 +225,9 @@ async def proposals(
             on_done()
         rewards = {name: probe.reward for name, probe in found.probes.items()}
         good, bad = rewards.get("reference", rewards.get("better")), rewards.get("off_topic", rewards.get("worse"))
+        reasons = {name: probe.reasons for name, probe in found.probes.items() if probe.reasons}
         fields = {"good": good, "bad": bad, "empty": rewards.get("empty"), "refused_by": found.refused_by}
-        return one.model_copy(update=fields)
+        return one.model_copy(update=fields | {"reasons": reasons})
 
     written = await asyncio.gather(*map(write, range(n)))
     return list(await asyncio.gather(*map(tried, range(n), written)))

@@ -276,7 +276,8 @@ async def run_tests(
                 scale = rubric.by_key[key].scale
                 passed = verdict.value is not None and nearest_level(scale, verdict.value) in expected
             found = VerdictTest(criterion=key, expected=expected, found=verdict.value, passed=passed)
-            tests.append(found.model_copy(update={"reason": _reason_of(verdict)}))
+            why = {"reason": _reason_of(verdict), "rationale": verdict.rationale}
+            tests.append(found.model_copy(update=why | {"quotes": tuple(one.quote for one in verdict.evidence)}))
         test = ExampleTest(example=one.key, verdicts=tuple(tests), expected_reward=one.reward)
         if one.reward is None:
             return test

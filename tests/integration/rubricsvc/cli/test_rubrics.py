@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import ScriptedReply, labels, scripted_server
+from tests.scripted_server import ScriptedReply, labels, scripted_server, text_reply
 from tests.tested_rubric import RUBRIC, reader
 
 
@@ -252,3 +252,41 @@ def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> 
     assert "careful" in cli("rubrics", "show", "fridge").out
     tests = {ref: cli("rubrics", "show", ref, "--history", "--json").json["tests"] for ref in ("fridge@1", "fridge")}
     assert [[one["outcome"] for one in found] for found in tests.values()] == [["failed"], ["passed"]]
+
+
+def test_review_and_test_take_several_versions(cli: Cli, rubric: Path) -> None:
+    """All are judged in one batch, and one report says what did not pass, and why."""
+    others = "\n---\n".join(
+        f"name: fridge-{n}\nprompt: Why {n}?\ncriteria: [{{text: {text}, scale: {{no: 0, in part: 0.5, yes: 1}}}}]"
+        for n, text in enumerate(("Says it.", "'Says {why}.'"), start=2)
+    )
+    failing = RUBRIC.replace("name: fridge", "name: fridge-failing").replace("wait: false", "wait: true")
+    rubric.write_text("\n---\n".join((RUBRIC, others, failing)))
+    assert cli("rubrics", "import", rubric, "--draft").code == 0
+    shown = cli("rubrics", "show", "fridge-2")
+    assert "newest draft" in shown.err and "Why 2?" in shown.out and "in part 0.5" in shown.out
+    assert cli("rubrics", "show", "fridge-2", "--json").json["prompt"]["messages"][0]["content"] == "Why 2?"
+
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        assert cli("rubrics", "test", "fridge*", "--judge", "reader", "--json").code == 1
+    assert [one["state"] for one in cli("rubrics", "review", "*", "submit", "--json").lines] == ["in_review"] * 4
+    ran = cli("rubrics", "review", "fridge*", "approve", "--json")
+    found = {one["rubric"]: (one.get("state"), one.get("refused", "")) for one in ran.lines}
+    assert ran.code == 1 and found["fridge@1"][0] == found["fridge-2@1"][0] == "approved"
+    assert "rubrics lint fridge-3@1" in found["fridge-3@1"][1] and "correct the" in found["fridge-failing@1"][1]
+    assert cli("rubrics", "review", "*", "approve").code == 1 and cli("rubrics", "review", "none*", "retire").code == 3
+
+
+def test_test_prints_why_a_verdict_failed(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "short.yaml"
+    example = "{key: long, text: Take it at once., verdicts: {wait: true}}"
+    file.write_text(f"prompt: Why?\ncriteria: [{{key: wait, text: Says to wait.}}]\nexamples: [{example}]\n")
+    quotes = ["at once"]
+    reply = {"criterion": "C1", "rationale": "It says the contrary.", "evidence": quotes, "verdict": "not_met"}
+    with scripted_server(lambda *_: text_reply(json.dumps(reply))) as server:
+        add_judge(cli, server.url, mode="written")
+        ran = cli("rubrics", "test", file, "--judge", "reader")
+        found = cli("rubrics", "test", file, "--judge", "reader", "--json").json["examples"][0]["verdicts"][0]
+    assert ran.code == 1 and "It says the contrary." in ran.out and "at once" in ran.out, ran.out
+    assert (found["rationale"], found["quotes"]) == ("It says the contrary.", ["at once"])
