@@ -26,10 +26,7 @@ LABELS = "labels"
 def best_of_n(session: Session, query: BestOfNQuery) -> BestOfN:
     """Return the curves of best-of-n by the rewards of each job, on the completions that all of them scored.
 
-    Raises:
-        NotFoundError: There is no such job.
-        InvalidError: The gold is the reward of one of the jobs, there is no gold, or too few samples.
-        UnavailableError: The extra ``judging`` is not installed.
+    It is an InvalidError if the gold is the reward of one of the jobs, or there is no gold or too few samples.
     """
     with needs_extra("judging"):
         import numpy as np

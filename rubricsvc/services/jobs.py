@@ -42,11 +42,8 @@ def select(session: Session, new: NewJob) -> tuple[list[ItemKey], int]:
     of its prompt. ``new.limit`` is the maximum number of completions that have one. The second value counts those that
     have none.
 
-    Raises:
-        NotFoundError: No such rubric or completion.
-        NotApprovedError: A rubric that is named, or that an item needs, has no approved version; or nothing is
-            selected, and there are drafts.
-        InvalidError: The prompt of an item has no rubric, or nothing is selected.
+    It is a NotApprovedError if a rubric that is named, or that an item needs, has no approved version, or if nothing is
+    selected and there are drafts; an InvalidError if the prompt of an item has no rubric, or nothing is selected.
     """
     one = rubrics.get(session, new.rubric, allow_drafts=new.allow_drafts) if new.rubric is not None else None
 
@@ -300,9 +297,8 @@ class Jobs(Deletable):
     ) -> StoredJob:
         """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
 
-        Raises:
-            TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
-            UnavailableError: The database did not answer for `Settings.outage_seconds`.
+        It is a TimeoutError if the job, which goes on, is not finished after ``timeout`` seconds (None: no limit), and
+        an UnavailableError if the database did not answer for `Settings.outage_seconds`.
         """
         next_delay = polling(job_id, timeout, notify, longest=POLL_SECONDS)
         while True:
@@ -422,13 +418,10 @@ class Rewards:
         The same completion of a prompt twice is one item. A rubric that is stored for a prompt, or for any, is used
         under its name.
 
-        Raises:
-            NotFoundError: There is no such judge, prompt, rubric or completion; ``path`` says where.
-            NotApprovedError: A rubric is not approved, and ``allow_drafts`` is not set.
-            InvalidError: The number of completions or rubrics is not that of the prompts, a rubric belongs to another
-                prompt, or a prompt has no rubric or several.
-            ConflictError: The judge has another digest, the key belongs to another job, or the job exists with another
-                budget.
+        404 if there is no such judge, prompt, rubric or completion; ``path`` says where. 409 if a rubric is not
+        approved, and ``allow_drafts`` is not set, if the judge has another digest, the key belongs to another job, or
+        the job exists with another budget. 422 if the number of completions or rubrics is not that of the prompts, a
+        rubric belongs to another prompt, or a prompt has no rubric or several.
         """
         count, total = len(new.prompts), sum(map(len, new.completions))
         if len(new.completions) != count:

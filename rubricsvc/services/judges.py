@@ -44,9 +44,8 @@ class Judges:
         API keys and known addresses are changed on the service's machine only (`judges add`), so that a caller
         cannot send the service's keys elsewhere.
 
-        Raises:
-            ConflictError: The name belongs to another judge, or over HTTP to one with another endpoint or adapter.
-            InvalidError: The judge is invalid, the passport is of another one, or over HTTP it names an API key.
+        409 if the name belongs to another judge, or over HTTP to one with another endpoint or adapter. 422 if the judge
+        is invalid, the passport is of another one, or over HTTP it names an API key.
         """
         judge = new.judge
         if not self.on_machine:
@@ -156,9 +155,7 @@ class Judges:
     def calibrate(self, ref: int | str, query: CalibrationQuery) -> CalibratedJudge:
         """Fit a readout judge's curves to labels, and store the calibrated judge, if a family has a curve.
 
-        Raises:
-            ConflictError: The new name belongs to another judge.
-            InvalidError: The judge is no readout, or the labels are on too few prompts.
+        409 if the new name belongs to another judge; 422 if the judge is no readout, or too few prompts have labels.
         """
         from rubricsvc.stats.calibration_fit import calibrate
 
