@@ -1,14 +1,12 @@
 """Rubrics, criteria, scales, and examples with the verdicts or the reward that they must get."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
@@ -41,7 +39,7 @@ class NumberRange(Value):
         return given
 
     @model_validator(mode="after")
-    def _possible(self) -> NumberRange:
+    def _possible(self) -> Self:
         if self.min is None and self.max is None:
             raise ValueError("expected a number, or min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
@@ -80,7 +78,7 @@ class RubricExample(Value):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> RubricExample:
+    def _consistent(self) -> Self:
         if not self.verdicts and self.reward is None:
             raise ValueError("expected verdicts or a reward, found neither")
         for key, quotes in (self.evidence or {}).items():
@@ -121,7 +119,7 @@ class Ordinal(Value):
     levels: tuple[Level, ...] = Field(min_length=2, description="Levels with distinct names and values.")
 
     @model_validator(mode="after")
-    def _distinct(self) -> Ordinal:
+    def _distinct(self) -> Self:
         reject_duplicates("level label", [" ".join(level.label.split()).casefold() for level in self.levels])
         reject_duplicates("level value", [level.value for level in self.levels])
         return self
@@ -135,7 +133,7 @@ class Numeric(Value):
     high: float = Field(10.0, description="Number that is the value 1.")
 
     @model_validator(mode="after")
-    def _ordered(self) -> Numeric:
+    def _ordered(self) -> Self:
         check_bounds((self.low, self.high))
         return self
 
@@ -191,7 +189,7 @@ class CustomPrompt(Value):
     model: str | None = Field(None, description="Model that the author intended; the job decides which judge is asked.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> CustomPrompt:
+    def _consistent(self) -> Self:
         reject_duplicates("label", [label.strip() for label in self.labels])
         unknown = [label for label in self.passing if label not in self.labels]
         if unknown:
@@ -229,7 +227,7 @@ class Criterion(Value):
     each: Literal["claim"] | None = Field(None, description="Ask about each sentence that cites a document.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Criterion:
+    def _consistent(self) -> Self:
         if self.each and (self.check or self.custom_prompt or self.passages):
             raise ValueError("each: claim is asked of a judge, by its template and with the passages that are cited")
         if self.custom_prompt is None:
@@ -281,7 +279,7 @@ class Rubric(Content):
     examples: tuple[RubricExample, ...] | None = Field(None, max_length=MAX_EXAMPLES, description="Tests of it.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Rubric:
+    def _consistent(self) -> Self:
         reject_duplicates("criterion key", [criterion.key for criterion in self.criteria])
         reject_duplicates("group path", ["/".join(group.path) for group in self.groups])
         if not any(criterion.weight for criterion in self.criteria):

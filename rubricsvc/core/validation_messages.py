@@ -1,7 +1,5 @@
 """Plain messages for pydantic's validation errors: the path of the field, what was expected and what was given."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
