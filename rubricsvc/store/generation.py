@@ -50,15 +50,9 @@ def submit(
         jobs.check_budget(judges.get(session, generation.gate_judge).value, budget)
     settings = generation.model_dump(mode="json", exclude_none=True)
     content_key = digest(tables.GENERATE, judge_id, ids, settings)
-    options: dict[str, Any] = {
-        "key": key,
-        "name": name,
-        "budget": budget,
-        "kind": tables.GENERATE,
-        "settings": settings,
-    }
+    given: dict[str, Any] = {"key": key, "name": name, "budget": budget, "kind": tables.GENERATE, "settings": settings}
     rows = [{"prompt_id": id_} for id_ in ids]
-    return jobs.add(session, rows, judge_id=judge_id, content_key=content_key, **options)[0]
+    return jobs.add(session, rows, judge_id=judge_id, content_key=content_key, **given)[0]
 
 
 def add_replies(session: Session, item_id: int, replies: Mapping[str, dict[str, Any]]) -> None:
