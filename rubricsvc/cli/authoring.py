@@ -47,6 +47,9 @@ from workers.engines.base import Engine
 Names = list[str] | None
 
 
+MOST_TRUE = 5  # pairs of which most may contradict each other; a judge that says so of more says it of everything
+
+
 def lint_(
     target: Annotated[
         str | None, typer.Argument(metavar="FILE|NAME", help="File (- is stdin), or a stored rubric.")
@@ -87,8 +90,11 @@ def lint_(
     if judge is not None:
         asked = judge_of(judge).map_leaves(without_outage)
         by_judge, counts = ask(asked, lambda engine: contradictions(engine, asked, [one for _, one, _ in given]))
-        found += [(given[place][0], one) for place, one in by_judge]
         echo(f"contradictions: {output.cell(counts)}")
+        if counts["asked"] > MOST_TRUE and 2 * len(by_judge) > counts["asked"]:
+            echo(f"{asked.name} finds that most pairs contradict each other, which is left out: ask another judge")
+        else:
+            found += [(given[place][0], one) for place, one in by_judge]
     least = SEVERITIES.index(fail_on) if fail_on != "never" else -1
     failed = any(SEVERITIES.index(one.severity) <= least for _, one in found)
     if as_json:
@@ -112,10 +118,11 @@ def _print_findings(found: list[Placed], given: list[tuple[str, Rubric]]) -> Non
     head = [f"Look at these first ({len(first)} of {counted(len(found), 'finding')}):"] if first else []
     for text in (*head, *(f"  {one.severity:<7}  {one.rule}  {line(name, one)}" for name, one in first)):
         print_data(text)
-    for hits in groups:
+    for number, hits in enumerate(groups):
         count = len({name for name, _ in hits})
         of = f" in {count} of {rubrics} rubrics ({count / rubrics:.0%})" if rubrics > 1 else ""
-        print_data(f"\n{hits[0][1].severity}  {hits[0][1].rule}: {counted(len(hits), 'finding')}{of}. {hits[0][1].fix}")
+        one, gap = hits[0][1], "\n" if first or number else ""
+        print_data(f"{gap}{one.severity}  {one.rule}: {counted(len(hits), 'finding')}{of}. {one.fix}")
         unlike = {texts.get((name, one.criterion or ""), name): (name, one) for name, one in reversed(hits)}
         for name, one in hits if rubrics == 1 else [hit for hit in reversed(unlike.values()) if hit not in first][:2]:
             print_data(f"  {line(name, one)}")

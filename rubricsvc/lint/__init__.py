@@ -109,9 +109,9 @@ def by_rule(findings: Iterable[Placed], rubrics: int) -> tuple[list[Placed], lis
     First are errors, then others by severity, of each rule by turns. A rule that finds something in more than half of
     the rubrics, and is no error, has none there: it is about the whole set.
     """
-    groups: defaultdict[str, list[Placed]] = defaultdict(list)
+    groups: defaultdict[tuple[str, Severity], list[Placed]] = defaultdict(list)
     for name, one in findings:
-        groups[one.rule].append((name, one))
+        groups[one.rule, one.severity].append((name, one))
     ranked = sorted(groups.values(), key=lambda group: (SEVERITIES.index(group[0][1].severity), len(group)))
     turns: list[tuple[int, int, int, Placed]] = []
     for place, group in enumerate(ranked):

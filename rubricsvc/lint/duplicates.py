@@ -73,7 +73,7 @@ def contradiction(subject: Subject) -> Iterator[LintHit]:
             same = by_noun[_stem(found["noun"].casefold(), language)]
             for before, least, most, rest in same[-MOST_SHARING:]:
                 if (low > most or high < least) and before != criterion and (rest <= about or about <= rest):
-                    yield criterion, f"contradicts {before.key!r}: it asks for “{found[0]}”"
+                    yield criterion, f"“{found[0]}” contradicts {before.key!r}"
             same.append((criterion, low, high, about))
 
 

@@ -256,4 +256,4 @@ async def contradictions(
         for (place, a, b), value in zip(chosen, values, strict=True)
         if value is not None and value > 0.5
     ]
-    return found, {"pairs": len(pairs), "asked": len(chosen), "failed": values.count(None)}
+    return found, {"pairs": len(pairs), "asked": len(chosen), "failed": values.count(None), "found": len(found)}

@@ -152,14 +152,18 @@ def test_lint_asks_a_judge_about_contradictions(cli: Cli, tmp_path: Path) -> Non
     )
 
     def contrary(_number: int, body: dict[str, Any]) -> ScriptedReply:
-        both = "away" in json.dumps(body) and "stay" in json.dumps(body)
+        text = json.dumps(body)
+        both = "everything" in text or ("away" in text and "stay" in text)
         return labels(Yes=0.9, No=0.1) if both else labels(No=0.9, Yes=0.1)
 
     with scripted_server(contrary) as server:
         add_judge(cli, server.url)
         ran = cli("rubrics", "lint", file, "--judge", "reader", "--json")
+        (file.parent / "all.yaml").write_text("criteria: [Sees everything., Reads everything., Is kind., Is blue.]\n")
+        credulous = cli("rubrics", "lint", file.parent / "all.yaml", "--judge", "reader", "--json")
     assert ran.code == 0 and rules(ran.lines) == [("contradiction", "c3")]
-    assert "pairs 3, asked 3, failed 0" in ran.err
+    assert "pairs 3, asked 3, failed 0, found 1" in ran.err
+    assert credulous.lines == [] and "found 5" in credulous.err and "most pairs" in credulous.err
     down = cli("rubrics", "lint", file, "--judge", "reader", "--json")
     assert (down.code, down.lines) == (0, []) and "failed 3" in down.err
 
