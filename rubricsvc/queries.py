@@ -52,6 +52,9 @@ Pool = Annotated[
 ]
 
 
+ALL = "*"  # in place of a rubric: all rubrics of a job, with their criteria pooled
+
+
 class DeletionQuery(BaseModel):
     """Parameters of a deletion."""
 

@@ -20,7 +20,7 @@ from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.core.states import APPROVED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.formats import writing
-from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
+from rubricsvc.queries import ALL, MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
 from rubricsvc.schemas.base import every_row
 from rubricsvc.services.rubrics import STEPS
@@ -228,32 +228,24 @@ def review(
 @command(app)
 def analyse(
     query: AnalysisQuery,
-    ref: Annotated[str | None, typer.Argument(help="Rubric version; without one, all rubrics of --job.")] = None,
+    ref: Annotated[str | None, typer.Argument(help="Rubric version; without one, all of --job, pooled.")] = None,
     as_json: Json = False,
 ) -> None:
     """Analyse the criteria of a rubric from stored verdicts and labels, and advise what to change.
 
     No judge is asked, and nothing is stored. It needs the extra `judging`.
     """
-    if ref is None and query.job_id is None:
-        raise InvalidError("name a rubric or a job", hint="`rubricsvc rubrics analyse NAME`, or `--job ID`", path="ref")
     with service() as s:
-        if ref is not None:
-            refs = {ref}
-        else:
-            items = every_row(s.jobs.items, query.job_id, verdicts=False)
-            refs = {one.rubric for one in items if one.rubric is not None and one.state == "done"}
-        for each in sorted(refs):
-            one = s.rubrics.analyse(each, query)
-            show(one, as_json)
-            if not one.advice and not as_json:
-                echo("no advice: too few verdicts, or no criterion exceeds a limit of docs/analysing.md")
+        found = s.rubrics.analyse(ref or ALL, query)
+    show(found, as_json)
+    if not found.advice and not as_json:
+        echo("no advice: pools, too few verdicts, or no criterion exceeds a limit of docs/analysing.md")
 
 
 @command(app)
 def fit(
     query: FitQuery,
-    ref: Annotated[str, typer.Argument(help="Rubric version to fit.", show_default=False)],
+    ref: Annotated[str | None, typer.Argument(help="Rubric version; without one, all of --job, pooled.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a rubric's weights to people's overall scores (label `overall`) or to their preferences.
@@ -262,7 +254,7 @@ def fit(
     out. No judge is asked. It needs the extra `judging`.
     """
     with service() as s:
-        found = s.rubrics.fit(ref, query)
+        found = s.rubrics.fit(ref or ALL, query)
     show(found, as_json)
     if not found.saved and not as_json:
         echo("not stored; --save stores the new weights as a draft version")

@@ -328,17 +328,17 @@ def default_pool(rubrics: Iterable[Rubric]) -> str | None:
     return max(few, key=few.__getitem__) if few else "group" if any(one.group for one in criteria) else "tag"
 
 
-def pools_of(criterion: Criterion, prompt_tags: Sequence[str], pool: str) -> list[tuple[str, bool]]:
-    """Return the pools of a criterion, as of its tags it may be in several.
+def pools_of(criterion: Criterion, prompt_tags: Sequence[str], pool: str) -> list[str]:
+    """Return the names of the pools of a criterion, which may be in several as of its tags.
 
     ``pool`` is key, group, tag or the prefix of tags of the criterion or its prompt: ``axis`` of ``axis:accuracy``.
-
-    Returns:
-        The name of each pool, and whether it is of pitfalls, which are never pooled with other criteria.
+    A criterion without such a tag, or without a group, is in the pool ``none``. Pitfalls are never pooled with other
+    criteria: whether more is better differs.
     """
     tags = [tag for tag in (*criterion.tags, *prompt_tags) if tag.startswith(f"{pool}:")]
     names = {"key": (criterion.key,), "group": ("/".join(criterion.group),), "tag": criterion.tags}.get(pool, tags)
-    return [(name or "(none)", criterion.weight < 0) for name in dict.fromkeys(names or ("",))]
+    end = " (pitfalls)" if criterion.weight < 0 else ""
+    return [(name or "none") + end for name in dict.fromkeys(names or ("",))]
 
 
 def nearest_level(scale: Scale, value: float) -> float:

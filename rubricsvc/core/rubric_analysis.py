@@ -69,9 +69,9 @@ class RewardSpread(Value):
 
 
 class RubricAnalysis(Value):
-    """One rubric version as one judge applied it."""
+    """One rubric version as one judge applied it, or those of a job with their criteria pooled, without advice."""
 
-    rubric_id: int
+    rubric_id: int | None
     rubric: str
     job_id: int | None
     judge: str

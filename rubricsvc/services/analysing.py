@@ -6,18 +6,19 @@ Needs the extra ``judging``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rubricsvc.core.rubric import Rubric, default_pool, pools_of
 from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.errors import InvalidError
-from rubricsvc.queries import AnalysisQuery, FitQuery
+from rubricsvc.queries import ALL, AnalysisQuery, FitQuery
 from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.agreement import criterion_agreement
-from rubricsvc.stats.criteria import VerdictMatrix
+from rubricsvc.stats.criteria import VerdictMatrix, pooled
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import differences, preference_pairs
 from rubricsvc.stats.rubric_statistics import analysis
@@ -34,7 +35,7 @@ from rubricsvc.store.labels import (
     read_values,
 )
 from rubricsvc.store.session import by_id
-from rubricsvc.store.tables import JudgeRow, RubricRow
+from rubricsvc.store.tables import JudgeRow, PromptRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -109,29 +110,46 @@ def _columns(chunks: Chunks, width: int) -> Floats:
     return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, width))]).T)
 
 
-def _scored(session: Session, ref: int | str, query: AnalysisQuery) -> tuple[Selection, JudgeRow, VerdictMatrix]:
-    """Return a judge's newest verdicts under a rubric version.
+def _scored(
+    session: Session, ref: int | str, query: AnalysisQuery
+) -> tuple[Selection, JudgeRow, VerdictMatrix, list[Rubric], str | None, Mapping[int, Sequence[str]]]:
+    """Return a judge's newest verdicts under a rubric version, or all of a job; what pools them, and prompts' tags.
 
     Raises:
         NotFoundError: There is no such rubric, job or judge.
         InvalidError: No completion was scored, or more than `MAX_COMPLETIONS`.
     """
-    selection, judge = scope_of(session, ref, query.job_id, query.judge)
+    if ref != ALL:
+        selection, judge = scope_of(session, ref, query.job_id, query.judge)
+    elif query.job_id is None:
+        raise InvalidError("name a rubric or a job", hint="`rubricsvc rubrics analyse NAME`, or `--job ID`", path="ref")
+    else:
+        job = jobs.scoring(session, query.job_id)
+        judge = job.judge if query.judge is None else judges.get(session, query.judge)
+        selection = Selection(judge.id, job.id)
     if (count := labels.count_selected(session, selection)) > MAX_COMPLETIONS:
         message = f"{count} completions; at most {MAX_COMPLETIONS} are analysed"
         raise InvalidError(message, hint="name a job: --job ID, over HTTP job_id", path="job_id")
-    if (matrix := next(read_matrices(session, selection), None)) is None:
+    if not (matrices := list(read_matrices(session, selection))):
         raise InvalidError(f"judge {judge.name!r} scored none of these completions", hint=_HINT)
-    return selection, judge, matrix
+    rubrics = [one.rubric for one in matrices]
+    pool = query.pool or ((default_pool(rubrics) or "key") if len(matrices) > 1 else None)
+    tags: dict[int, tuple[str, ...]] = {}
+    if pool:
+        prompts = by_id(session, PromptRow, np.unique(np.concatenate([one.prompts for one in matrices])).tolist())
+        tags = {id_: row.value.tags for id_, row in prompts.items()}
+    return selection, judge, pooled(matrices, tags, pool) if pool else matrices[0], rubrics, pool, tags
 
 
 def analyse(session: Session, ref: int | str, query: AnalysisQuery) -> RubricAnalysis:
-    """Return the analysis of a rubric version from a judge's newest verdicts; for errors see `_scored`."""
-    selection, judge, matrix = _scored(session, ref, query)
+    """Return the analysis of a rubric version, or all of a job, from a judge's newest verdicts; errors of `_scored`."""
+    selection, judge, matrix, _, pool, tags = _scored(session, ref, query)
     judged: dict[str, list[JudgedLabel]] = defaultdict(list)
     for row in judged_labels(session, judge.id, job_id=selection.job_id):
-        if row.verdict is not None and row.rubric_id == matrix.rubric_id:
-            judged[row.label.criterion].append(row)
+        if row.verdict is None or row.criterion is None or selection.rubric_id not in (None, row.rubric_id):
+            continue
+        for key in pools_of(row.criterion, tags.get(row.prompt_id, ()), pool) if pool else [row.label.criterion]:
+            judged[key].append(row)
     agreement = {
         key: criterion_agreement(judge.value, rows, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)[0]
         for key, rows in judged.items()
@@ -146,24 +164,28 @@ def fit(session: Session, ref: int | str, query: FitQuery, *, resamples: int = R
         NotFoundError: There is no such rubric, job or judge.
         InvalidError: The formula has no weights to fit, or there are too few scores or preferences.
     """
-    selection, judge, matrix = _scored(session, ref, query)
-    check_weights_decide(matrix.rubric)
+    selection, judge, matrix, rubrics, pool, _ = _scored(session, ref, query)
+    if pool and query.save:
+        raise InvalidError("factors of pools are no weights of one rubric", hint="leave out --save", path="save")
+    for rubric in rubrics:
+        check_weights_decide(rubric)
     labels = overall_labels(session, selection)
     place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
     scored = [(place[id_], person, score) for id_, person, score in labels]
     sign = np.where(np.array([one.weight for one in matrix.rubric.criteria]) < 0, -1.0, 1.0)
     signs = sign if query.signs == "keep" else None
+    features = matrix.values if matrix.shares is None else matrix.contributions * sign  # weights of pools are factors
     if query.to == "preferences":
         pairs = preference_pairs(scored, matrix.prompts)
-        values = differences(matrix.values, pairs)
+        values = differences(features, pairs)
         complete = ~np.isnan(values).any(1)
         problem = Problem(values[complete], matrix.independent[pairs[:, 0]][complete], signs)
     else:
         rows = np.array([row for row, _, _ in scored], np.int64)
-        complete = ~np.isnan(matrix.values[rows]).any(1)
+        complete = ~np.isnan(features[rows]).any(1)
         kept, used = [scored[number] for number in np.flatnonzero(complete).tolist()], rows[complete]
         scores, people = np.array([score for _, _, score in kept]), [person for _, person, _ in kept]
-        problem = Problem(matrix.values[used], matrix.independent[used], signs, scores, people)
+        problem = Problem(features[used], matrix.independent[used], signs, scores, people)
     found = fit_weights(problem, matrix.rubric, resamples=resamples, seed=seed)
     prompts = len(np.unique(problem.clusters))
     return WeightFit(

@@ -185,7 +185,7 @@ def _criteria(
                 ]
                 names = [(other.rubric, a.key, b.key, a.text.split() != b.text.split(), a.weight < 0)]
                 if pool:
-                    names = [("", name, name, False, sign) for name, sign in pools_of(a, tags[prompt_id], pool)]
+                    names = [("", name, name, False, a.weight < 0) for name in pools_of(a, tags[prompt_id], pool)]
                 for name in names if all(known) else ():
                     found[name].append((fmean(known[0]), fmean(known[1]), prompt_id, one.entity))
     rows = []

@@ -141,11 +141,12 @@ def read_results(db: Database, job_id: int, *, extremes: int, pool: str | None =
             ids.append(row.completion_id)
         usage = total_usage([usage, *(part.verdict.usage for part in detail.parts if part.verdict)])
         for part in detail.parts:
-            names = [(part.criterion.key, part.criterion.text, part.criterion.weight < 0)]
+            names = [(part.criterion.key, part.criterion.text)]
             if pool:
-                names = [(name, "", sign) for name, sign in pools_of(part.criterion, detail.prompt.tags, pool)]
-            for key in names:
-                totals = criteria.setdefault(key, CriterionTotals(*key[:2], kind=part.criterion.kind))
+                names = [(name, "") for name in pools_of(part.criterion, detail.prompt.tags, pool)]
+            for name in names:
+                key = (*name, part.criterion.weight < 0)
+                totals = criteria.setdefault(key, CriterionTotals(*name, kind=part.criterion.kind))
                 totals.add(part, rewarded=rewarded)
     all_values, all_prompts, all_ids = ([v for of in rewards.values() for v in of[place]] for place in range(3))
     low, high = min(all_values, default=0.0), max(all_values, default=1.0)

@@ -5,6 +5,8 @@
 where all have one prompt.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.reward import FormulaError, formula_for, raw_reward
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Criterion, Rubric, pools_of
 from rubricsvc.stats.estimates import independent, mean_estimate
 from rubricsvc.stats.intervals import Floats, Ints, wilson
 
@@ -26,6 +28,7 @@ class VerdictMatrix(NamedTuple):
     """The ids, prompts, stored rewards and lengths in characters [N] of N completions, and of C criteria.
 
     ``values`` [N, C] are those of the verdicts. NaN is no reward or value; ``failed`` and ``abstained`` [C] are counts.
+    Of `pooled` criteria the ``shares`` [N, C] that are met and the contributions are given, too.
     """
 
     rubric_id: int
@@ -38,11 +41,64 @@ class VerdictMatrix(NamedTuple):
     values: Floats
     failed: Ints
     abstained: Ints
+    shares: Floats | None = None
+    pooled_contributions: Floats | None = None
+
+    @property
+    def contributions(self) -> Floats:
+        """The contributions [N, C] to the rewards that there are, as of `contribution_matrix`."""
+        if self.pooled_contributions is not None:
+            return self.pooled_contributions
+        return contribution_matrix(self.rubric, np.where(np.isnan(self.rewards)[:, None], np.nan, self.values))
 
     @property
     def independent(self) -> Ints:
         """What an interval treats as `independent`."""
         return np.asarray(independent(self.prompts.tolist(), self.completions.tolist()), np.int64)
+
+
+def pooled(matrices: Sequence[VerdictMatrix], tags: Mapping[int, Sequence[str]], pool: str) -> VerdictMatrix:
+    """Return the verdicts under several rubrics as those of one, whose criteria are the pools (`pools_of`).
+
+    A value is the mean over the criteria of a pool under which a completion was judged; ``tags`` are those of prompts.
+    """
+    total = sum(len(one.completions) for one in matrices)
+    sums: dict[str, Floats] = defaultdict(lambda: np.zeros((4, total)))  # values, their sum, those met, contributions
+    counts: dict[str, Floats] = defaultdict(lambda: np.zeros(3))  # failed, abstained, all
+    start = 0
+    for one in matrices:
+        of_rows, contributions = [tuple(tags[id_]) for id_ in one.prompts.tolist()], one.contributions
+        for given in set(of_rows):
+            rows = np.array([place for place, each in enumerate(of_rows) if each == given])
+            for place, criterion in enumerate(one.rubric.criteria):
+                column, parts = one.values[rows, place], np.nan_to_num(contributions[rows, place])
+                cells = np.stack([~np.isnan(column), np.nan_to_num(column), column >= 0.5, parts])
+                unscored = np.array([one.failed[place], one.abstained[place], len(of_rows)]) * len(rows) / len(of_rows)
+                for name in pools_of(criterion, given, pool):
+                    sums[name][:, start + rows] += cells
+                    counts[name] += unscored
+        start += len(of_rows)
+    names = sorted(sums)
+    known, values, met, parts = np.stack([sums[name] for name in names], axis=2)
+    known = np.where(known > 0, known, np.nan)
+    failed, abstained, asked = np.array([counts[name] for name in names]).T
+    completions, prompts, rewards, lengths = (np.concatenate([one[n] for one in matrices]) for n in range(3, 7))
+    weights = [-1.0 if name.endswith("(pitfalls)") else 1.0 for name in names]
+    rubric = Rubric(criteria=tuple(Criterion(key=n, text=n, weight=w) for n, w in zip(names, weights, strict=True)))
+    return VerdictMatrix(
+        rubric_id=0,
+        name=f"{len(matrices)} rubrics",
+        rubric=rubric,
+        completions=completions,
+        prompts=prompts,
+        rewards=rewards,
+        lengths=lengths,
+        values=values / known,
+        failed=failed / asked * total,
+        abstained=abstained / asked * total,
+        shares=met / known,
+        pooled_contributions=np.where(np.isnan(rewards)[:, None], np.nan, parts),
+    )
 
 
 def group_sums(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats, Ints]:

@@ -95,7 +95,7 @@ def analysis(
     rewards = matrix.rewards[:, None]
     variance, varying = criteria.within_groups(rewards, prompts)
     return RubricAnalysis(
-        rubric_id=matrix.rubric_id,
+        rubric_id=matrix.rubric_id or None,
         rubric=matrix.name,
         job_id=job_id,
         judge=judge,
@@ -110,7 +110,7 @@ def analysis(
         ),
         criteria=statistics,
         redundant=redundant,
-        advice=advice(statistics, redundant),
+        advice=advice(statistics, redundant) if matrix.shares is None else (),
     )
 
 
@@ -123,10 +123,10 @@ def _criteria(
     pairs = preference_pairs(scores, prompts)
     edge = criteria.mean_estimates(differences(values, pairs), matrix.independent[pairs[:, 0]])
     means = criteria.mean_estimates(values, matrix.independent)
-    reached = np.where(np.isnan(values), np.nan, values >= 0.5)
-    met = criteria.mean_estimates(reached, matrix.independent, share=True)
+    reached = np.where(np.isnan(values), np.nan, values >= 0.5) if matrix.shares is None else matrix.shares
+    met = criteria.mean_estimates(reached, matrix.independent, share=matrix.shares is None)
     variance, varying = criteria.within_groups(values, prompts)
-    parts = criteria.contribution_matrix(matrix.rubric, np.where(np.isnan(matrix.rewards)[:, None], np.nan, values))
+    parts = matrix.contributions
     kept = ~np.isnan(parts).any(1)
     has_groups = len(np.unique(prompts)) < size
     shares = criteria.variance_shares(criteria.centred(parts[kept], prompts[kept]) if has_groups else parts[kept])

@@ -93,6 +93,46 @@ def test_fit_prints_weights_and_saves_a_draft(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "fit", "plain", "--to", "preferences").code == 2  # 20 pairs
 
 
+def test_analyse_and_fit_pool_the_rubrics_of_a_job(cli: Cli) -> None:
+    """Each prompt has a rubric of its own; people like what is right, and do not mind what is long."""
+    records = []
+    for n in range(12):
+        right = {
+            "text": f"Says {n}.",
+            "check": {"name": "contains", "args": {"terms": [f"right {n}"]}},
+            "weight": n + 1,
+        }
+        long = {"text": f"Is long {n}.", "check": {"name": "contains", "args": {"terms": ["long"]}}, "weight": -n - 1}
+        criteria = [right | {"tags": ["axis:right"]}, long | {"tags": ["axis:long"]}]
+        texts = [f"right {n}", f"right {n} and long", "wrong", "wrong and long too"]
+        completions = [{"text": text, "id": str(place)} for place, text in enumerate(texts)]
+        theme = {"tags": [f"theme:{n % 2}"], "completions": completions}
+        records.append({"id": f"p{n}", "name": f"r{n}", "prompt": f"Question {n}?", "criteria": criteria, **theme})
+    stdin = "".join(json.dumps(record) + "\n" for record in records)
+    add_judge(cli)
+    assert cli("jobs", "submit", "-", "--judge", "quick", "--wait", stdin=stdin).code == 0
+    found = cli("rubrics", "analyse", "--job", 1, "--pool", "axis", "--json").json
+    assert (found["rubric"], found["completions"], found["prompts"], found["advice"]) == ("12 rubrics", 48, 12, [])
+    rows = {one["key"]: one for one in found["criteria"]}
+    assert rows.keys() == {"axis:right", "axis:long (pitfalls)"}
+    assert all((one["n"], one["met"]["value"], one["failed"]) == (48, 0.5, 0.0) for one in rows.values())
+    assert sum(one["variance_share"] for one in rows.values()) == pytest.approx(1.0)
+    keys = [one["key"] for one in cli("rubrics", "analyse", "--job", 1, "--pool", "theme", "--json").json["criteria"]]
+    assert keys == ["theme:0", "theme:0 (pitfalls)", "theme:1", "theme:1 (pitfalls)"]
+    likes = [
+        {"prompt_id": f"p{n}", "completion_id": str(place), "rubric": f"r{n}", "annotator": "ann", "value": value}
+        for n in range(12)
+        for place, value in enumerate((1.0, 0.9, 0.0, 0.1))
+    ]
+    stdin = "".join(json.dumps(one | {"criterion": "overall"}) + "\n" for one in likes)
+    assert cli("labels", "import", "-", stdin=stdin).code == 0
+    assert cli("rubrics", "fit", "--job", 1, "--to", "labels", "--pool", "axis", "--save").code == 2
+    fitted = cli("rubrics", "fit", "--job", 1, "--to", "labels", "--pool", "axis", "--json").json
+    factors = {one["key"]: one["new"] for one in fitted["weights"]}
+    assert factors["axis:right"] > 1.5 and -0.5 < factors["axis:long (pitfalls)"] <= 0
+    assert fitted["gain"]["spearman"]["value"] > 0
+
+
 PROMPT = "Why is the sky blue?"
 
 

@@ -169,7 +169,7 @@ def test_compare_pairs_two_policies_of_one_job_and_pools_their_criteria(db: Data
         ("tuned",),
     )
     rows = {(one.key_a, one.pitfall): one for one in found.criteria}
-    assert rows.keys() == {("axis:manners", False), ("axis:manners", True)}
+    assert rows.keys() == {("axis:manners", False), ("axis:manners (pitfalls)", True)}
     assert (rows["axis:manners", False].paired, rows["axis:manners", False].to_met) == (12, 6)
     assert rows["axis:manners", False].difference.value == pytest.approx(0.25)
     reversed_ = compared(db, job, job, policy_a="tuned", policy_b="base")
@@ -178,7 +178,7 @@ def test_compare_pairs_two_policies_of_one_job_and_pools_their_criteria(db: Data
     pooled = read_results(db, job, extremes=1, pool="axis").criteria
     assert [(one.name, one.weights, one.scored, one.met) for one in pooled] == [
         ("axis:manners", {1.0}, 24, 18),
-        ("axis:manners", {-1.0}, 12, 2),
+        ("axis:manners (pitfalls)", {-1.0}, 12, 2),
     ]
     many = [Criterion(key=f"c{n}", text=f"Says {n}.", tags=(f"axis:{n % 3}", "level:one")) for n in range(61)]
     assert (default_pool([Rubric(criteria=tuple(many))]), default_pool([rubric])) == ("axis", None)
