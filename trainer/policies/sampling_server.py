@@ -87,7 +87,7 @@ class SamplingServer:
             try:
                 loop.run(work(connection))
             finally:
-                loop.run(connection.client.sdk.close())
+                loop.run(connection.client.aclose())
 
 
 @dataclass(eq=False)

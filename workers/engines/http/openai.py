@@ -319,7 +319,7 @@ class OpenAIEngine:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.sdk.close()
+        await self._client.aclose()
 
     async def _ask_one(self, request: EngineRequest, question: Question) -> Reply | Failure:
         # A server without a reasoning parser would apply the schema to the thinking, too.

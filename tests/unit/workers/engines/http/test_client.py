@@ -130,13 +130,13 @@ def test_server_without_http_is_unreachable() -> None:
 
 @pytest.mark.parametrize(("given", "seconds"), [("0.3", 0.3), ("-1", None), ("soon", None), ("nan", None), ("", None)])
 def test_retry_after_parses_seconds(given: str, seconds: float | None) -> None:
-    assert refusal(429, b"", {"Retry-After": given}).retry_after_s == seconds
+    assert refusal(429, b"", given).retry_after_s == seconds
 
 
 def test_retry_after_parses_http_dates() -> None:
     for seconds in (20.0, -20.0):
         given = formatdate(time.time() + seconds, usegmt=True)
-        assert refusal(429, b"", {"Retry-After": given}).retry_after_s == pytest.approx(max(0.0, seconds), abs=2)
+        assert refusal(429, b"", given).retry_after_s == pytest.approx(max(0.0, seconds), abs=2)
 
 
 def test_readout_requests_one_token_with_logprobs() -> None:
@@ -282,12 +282,17 @@ def test_refusal_that_quotes_the_request_changes_nothing(text: str) -> None:
 
 def test_api_key_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "s3cret")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     failure, running = failure_of(error(401, "no"), api_key_env="JUDGE_KEY")
     assert running.headers[0]["Authorization"] == "Bearer s3cret"
     assert "s3cret" not in f"{failure.detail}{failure.raw}"
     monkeypatch.delenv("JUDGE_KEY")
     _, running = one(labels(Yes=0.9), api_key_env="JUDGE_KEY")
     assert running.headers[0]["Authorization"] == "Bearer none"
+    assert "OpenAI-Organization" not in running.headers[0]  # as the key, of OpenAI alone
+    monkeypatch.setenv("OPENAI_API_KEY", "of-openai")
+    _, running = one(labels(Yes=0.9), api_key_env="OPENAI_API_KEY")
+    assert running.headers[0]["OpenAI-Organization"] == "org-1"
 
 
 def test_reply_of_invalid_utf8_does_not_raise() -> None:
