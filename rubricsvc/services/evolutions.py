@@ -122,6 +122,10 @@ class Evolutions:
                 raise ConflictError(message, hint="set RUBRICSVC_URL or RUBRICSVC_DATABASE_URL to those of the run")
             for prompt, base in new.tasks:
                 self.check(base)
+                if new.approve == "auto" and base.examples:
+                    hint = 'set approve = "human" in [evolve], or leave the examples out'
+                    message = "a version with examples is approved after a test of them"
+                    raise InvalidError(message, hint=hint, path="evolve.approve")
                 prompt_id = completions.add_prompt(session, prompt).id
                 unique = {"key": digest("evolution", new.run, prompt_id, base.digest)}
                 known = page_of(session, EvolutionRow, key=unique["key"])

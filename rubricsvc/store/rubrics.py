@@ -98,8 +98,8 @@ def _reject_other_prompt(session: Session, row: RubricRow, prompt_id: int | None
         return
     own, given = (session.get(PromptRow, id_) if id_ else None for id_ in (row.prompt_id, prompt_id))
     texts = [cut(" ".join(one.value.text.split()), 80) if one else "" for one in (own, given)]
-    hint = "give the other prompt's rubric another name; or, if other content is meant as its next version, name it as"
-    hint += f" its parent: --parent {row.ref}"
+    hint = "give the other prompt's rubric another name (`name` in the file, or --name); or, if it is meant as the next"
+    hint += f" version, name its parent: --parent {row.ref}"
     whose = f"the prompt {texts[0]!r}, and this one is for {texts[1]!r}" if own else "no prompt"
     if own and given and own.external_id is not None and own.external_id == given.external_id:
         differing = ", ".join(name for name in Prompt.model_fields if own.content.get(name) != given.content.get(name))

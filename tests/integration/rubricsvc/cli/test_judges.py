@@ -279,7 +279,7 @@ def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
 def test_repeatability_of_a_job_asks_about_a_random_sample(noisy: Cli) -> None:
     for number in range(4):
         record = {"prompt": f"Why {number}?", "criteria": [f"A {number}."], "completions": ["B.", "C."]}
-        assert noisy("rubrics", "import", "-", stdin=json.dumps(record) + "\n").code == 0
+        assert noisy("rubrics", "import", "-", "--name", f"r{number}", stdin=json.dumps(record) + "\n").code == 0
     assert noisy("jobs", "submit", "--judge", "j", "--wait").code == 0
     first, again = (noisy("judges", "repeatability", "j", "--job", 1, "--limit", 3, "--json").json for _ in range(2))
     assert first["completions"] == again["completions"] == 3 and first["source"] == "job 1"

@@ -86,7 +86,7 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert [cli("runs", "show", 1, "--json").json[name] for name in ("steps", "rollouts")] == [4, 16]
 
     refused = cli("delete", "runs", 1)
-    assert refused.code == 2 and "rollouts     16" in refused.out and "--yes" in refused.err
+    assert refused.code == 2 and "rollouts 16" in refused.out and "--yes" in refused.err
     assert cli("delete", "runs", 1, "--yes", "--json").json["deleted"]["rollouts"] == 16
     assert cli("runs", "show", 1).code == cli("runs", "show", "runs/first", "--follow").code == 3
     assert cli("runs", "list", "--json").lines == []

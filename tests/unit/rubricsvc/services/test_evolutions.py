@@ -11,7 +11,7 @@ import pytest
 
 from rubricsvc.core.evolution import USED, Approve, BufferedCriterion, EvolutionRound, EvolutionState
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.rubrics import Rubrics
@@ -159,10 +159,12 @@ def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -
         Evolutions(db).begin_step(run=NAME, step=3, approve="auto", tasks=(TASK,))
 
 
-def test_begin_step_refuses_automatic_approval_where_people_approve_all(db: Database) -> None:
-    with pytest.raises(InvalidError) as error:
-        Evolutions(db, Edit(policy="all")).begin_step(run=NAME, step=0, approve="auto", tasks=())
-    assert error.value.path == "evolve.approve"
+def test_begin_step_refuses_automatic_approval_where_people_approve_or_test(db: Database) -> None:
+    tested = BASE.model_copy(update={"examples": (RubricExample(key="e", text="a", reward=NumberRange(min=0)),)})
+    for policy, tasks in (("all", ()), ("four_eyes", ()), ("generated", ((TASK[0], tested),))):
+        with pytest.raises(InvalidError) as error:
+            Evolutions(db, Edit(policy=policy)).begin_step(run=NAME, step=0, approve="auto", tasks=tasks)  # type: ignore[arg-type]
+        assert error.value.path == "evolve.approve"
 
 
 def test_begin_step_stores_drafts_where_people_approve_all(db: Database) -> None:
