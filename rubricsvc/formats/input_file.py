@@ -538,7 +538,7 @@ class InputFile:
             return read_document(text, self.name, self.errors, self.max_values)
         if kind == "toml":
             try:
-                return iter([(tomllib.loads(text), self.location, [])])
+                return iter([(tomllib.loads(text), Location(self.name, 1), [])])
             except tomllib.TOMLDecodeError as error:
                 raise file_error(self.location, "toml_invalid", f"is not TOML: {error}") from None
         if kind == "csv":

@@ -606,7 +606,8 @@ def kind_of(first: Any) -> str | None:
     """Return ``completions`` or ``labels`` if a file with this first record holds them by themselves; else None."""
     if not isinstance(first, dict):
         return None
-    if "completion_id" in first and first.keys() & {"annotator", "criterion", "rubric"}:
+    is_row = all(isinstance(one, str) for one in first.values())  # of a sheet, with a column for each criterion
+    if "completion_id" in first and (first.keys() & {"annotator", "criterion"} or (is_row and "rubric" in first)):
         return "labels"
     of_truthfulqa = str(first.get("prompt")).rstrip().endswith(("\nTrue:", "\nHelpful:"))
     if first.keys() & {"criteria", "rubrics", "rubric", "criterions"} or of_truthfulqa:

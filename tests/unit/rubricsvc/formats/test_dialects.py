@@ -10,8 +10,9 @@ import pytest
 
 from rubricsvc.core.reward import reward
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, load, record, writing
+from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, load, writing
 from rubricsvc.formats.input_file import read_yaml
+from rubricsvc.formats.record import kind_of
 from rubricsvc.formats.writing import WRITERS
 from tests.unit.rubricsvc.formats.invalid import dump, errors_of
 
@@ -39,6 +40,7 @@ def test_each_format_is_detected_and_read_and_written_where_it_can_be(format: st
         path = write(tmp_path, name)
         records = load(path, format)
         assert [writing.plain(record) | {"line": record.location.line} for record in records] == CASES[name]["records"]
+        assert kind_of(InputFile(path).first()) in (None, "completions")
         if format in AMBIGUOUS:
             assert errors_of(path)[0][3] == "ambiguous_format"
         else:
@@ -170,8 +172,8 @@ def test_load_reads_criteria_and_reports_of_deep_research_bench(tmp_path: Path) 
 
 def test_detect_distinguishes_truthfulqa_from_completions() -> None:
     row = CASES["truthfulqa"]["content"][0]
-    assert record.kind_of(row) is None
-    assert record.kind_of(row | {"prompt": "Q: What is the sky?"}) == "completions"
+    assert kind_of(row) is None
+    assert kind_of(row | {"prompt": "Q: What is the sky?"}) == "completions"
 
 
 MINE = """\
