@@ -69,7 +69,7 @@ def results(
         prompt_id = completions.add_prompt(session, Prompt.of(prompt)).id
         rubric_id = rubrics.add(session, rubric, name="storage", prompt_id=prompt_id).id
         added = add_completion(session, completion or Completion(text=TEXT, policy="mine"), prompt_id)
-        job = jobs.submit(session, judge_id=judge.id, items=[(added.id, rubric_id)], name=name)
+        job = jobs.submit(session, judge_id=judge.id, items=[(added.id, rubric_id)], name=name, allow_drafts=True)
         (lease,) = leases.claim(session, judge.id, limit=1, worker="w", seconds=60)
         leases.record(session, [item_result(lease, rubric, verdicts)])
         leases.finish(session)
