@@ -268,11 +268,12 @@ def agreement(
 ) -> None:
     """Compare a judge's verdicts with people's labels, or, without a judge, people's with each other.
 
-    It prints the mean over criteria, all pooled, each criterion, and the completions on which they differ most. --json
-    has the confusion of each criterion.
+    It prints the mean over criteria, all pooled, the 20 criteria with the most labels, and the completions on which
+    they differ most. --json has every criterion, with its confusion.
     """
     with service() as s:
-        show(s.labels.agreement(query) if judge is None else s.judges.agreement(judge, query), as_json)
+        found = s.labels.agreement(query) if judge is None else s.judges.agreement(judge, query)
+    show(found if as_json else found.model_copy(update={"criteria": found.criteria[:20]}), as_json)
 
 
 @command(app)

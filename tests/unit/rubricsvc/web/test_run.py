@@ -43,6 +43,21 @@ def test_render_run_shows_the_verdict_on_each_criterion() -> None:
     assert page.count(">abstained<") == 2
 
 
+def test_render_run_begins_with_the_answer_and_ends_with_samples() -> None:
+    """The change of the gold score, the best baseline by it and the number of alarms come before all else."""
+    lines = [evaluation(0, None, None), evaluation(9, 0.05, 0.15)]
+    worse, better = evaluation(0, 0.1, 0.2), evaluation(0, 0.1, 0.2)
+    worse["scores"]["strong"]["mean"]["value"] = 0.45
+    baselines = [{**worse, "baseline": "sft"}, {**better, "baseline": "best_of_n"}, {**better, "baseline": "other"}]
+    sample = Sample(prompt="Why?", text="So.", where="step 1", scores={"training reward": 0.5})
+    fields = {"steps": [{"step": 1, "reward": 0.5}], "evaluations": lines, "baselines": baselines, "highest": [sample]}
+    page = render_run(RunReport.model_validate({"name": "1", "config": CONFIG} | fields))
+    order = ["improved by", "+0.100", "best baseline by strong", "<b>0.500</b>", "best of n", "Alarms", "On held-out"]
+    order += ["Curves of", "Highest rewards"]
+    places = [page.index(words, page.index("<h1>")) for words in order]
+    assert places == sorted(places)
+
+
 def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -> None:
     first = evaluation(0, None, None)
     assert "improved" in result_sentence([first, evaluation(2, 0.05, 0.15)])
