@@ -73,7 +73,7 @@ class LocalService:
         self.prompts = Prompts(db)
         if caller is not None:
             name_of("the caller's name", caller)
-        check, edit = self.validators.rubric, Edit(caller, policy=approval, empty_value=self.validators.empty_value)
+        check, edit = self.validators.rubric, Edit(caller, policy=approval)
         self.imports = Imports(db, edit, check)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)

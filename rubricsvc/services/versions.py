@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from rubricsvc.lint import EmptyValue
-
 
 MAX_CHANGES = 12  # changes of each side that a conflict lists
 
@@ -40,7 +38,7 @@ class Edit:
     """Who adds rubrics, a person or an API key, and how.
 
     ``parent`` is the version that the text was edited from; ``force`` adds it even if somebody else edited that one
-    too. ``policy`` says which rubrics are drafts, and who may approve them; ``empty_value`` is for the rule of lint.
+    too. ``policy`` says which rubrics are drafts, and who may approve them.
     """
 
     by: str | None = None
@@ -48,12 +46,11 @@ class Edit:
     force: bool = False
     draft: bool = False
     policy: ApprovalPolicy = "generated"
-    empty_value: EmptyValue | None = None
 
     @property
     def gate(self) -> rubrics.Gate:
         """What a version passes before it is approved by this person."""
-        return rubrics.Gate(self.by, self.policy == "four_eyes", self.empty_value)
+        return rubrics.Gate(self.by, self.policy == "four_eyes")
 
     def state(self, origin: RubricOrigin) -> RubricState:
         """Return the state in which a rubric of this origin is added."""

@@ -18,7 +18,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, NOT_APPROVED, OF_MODELS, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.lint import EmptyValue, lint, rules_of
+from rubricsvc.lint import lint, rules_of
 from rubricsvc.store.session import add_new, added, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
@@ -26,11 +26,10 @@ MAX_SIMILAR = 1000  # names that are compared with an unknown one
 
 
 class Gate(NamedTuple):
-    """Who approves, whether that must be somebody else than the author, and what a check gives an empty text."""
+    """Who approves, and whether that must be somebody else than the author."""
 
     by: str | None = None
     four_eyes: bool = False
-    empty_value: EmptyValue | None = None
 
 
 DRAFTS = "drafts"  # key in ``Session.info``: the id of a version that is not approved, None if there is none
@@ -142,7 +141,7 @@ _ERRORS = rules_of(severity="error")
 def _lacking(session: Session, row: RubricRow, prompt: Prompt | None, gate: Gate) -> ConflictError | None:
     """Return why a version does not pass the gate, with what to do; None if it passes."""
     rubric = row.value
-    if found := lint(rubric, prompt, rules=_ERRORS, empty_value=gate.empty_value):
+    if found := lint(rubric, prompt, rules=_ERRORS):
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         message = f"{row.ref} has an error of lint: {found[0].criterion}: {found[0].rule}: {found[0].message}{more}"
         return ConflictError(message, hint=f"see `rubricsvc rubrics lint {row.ref}`, and correct it", path="lint")

@@ -46,7 +46,6 @@ from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
-from workers import checks
 from workers.authoring.author import REPLIES, Author, GenerationError, RecordingEngine
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
@@ -281,7 +280,7 @@ class GenerationWork:
             cleaned=draft.cleaned,
             gate=findings,
         )
-        gate = None if is_draft else rubrics.Gate(empty_value=checks.value_of_empty)
+        gate = None if is_draft else rubrics.Gate()
         return GeneratedItem(self.lease, draft.rubric, provenance, gate)
 
 

@@ -156,6 +156,6 @@ def test_propose_writes_what_can_be_imported(cli: Cli, good: Path, tmp_path: Pat
     with scripted_server(author) as server:
         ran = cli("rubrics", "propose", PROMPT, "--good", good, "-n", 2, "--out", out, "--judge", server.url)
     assert ran.code == 0, ran.err
-    assert cli("rubrics", "lint", out).code == 0 and cli("rubrics", "import", out, "--draft").code == 0
+    assert cli("rubrics", "lint", out).code == 0 and cli("rubrics", "import", out).code == 0
     stored = cli("rubrics", "list", "--json").lines
     assert [(one["state"], len(one["rubric"]["criteria"])) for one in stored] == [("draft", 3)] * 2

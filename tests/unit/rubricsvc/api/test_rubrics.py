@@ -113,8 +113,8 @@ def test_rubrics_lint_returns_findings(serve: Serve) -> None:
     prompt = {"messages": [{"role": "user", "content": "17 times 23 is 391. What is it?"}]}
     body = {"rubric": {"criteria": criteria}, "prompt": prompt}
     found = http.post("/v1/rubrics/lint", json=body).json()["findings"]
-    expected = {("sign", "a"), ("empty-passes", "b"), ("leaked-answer", "c")}
-    assert {(one["rule"], one["criterion"]) for one in found if one["severity"] == "error"} == expected
+    expected = {("sign", "a", "error"), ("empty-passes", "b", "warning"), ("leaked-answer", "c", "error")}
+    assert {(one["rule"], one["criterion"], one["severity"]) for one in found} >= expected
     only = http.post("/v1/rubrics/lint", json=body | {"rules": ["sign"]}).json()["findings"]
     assert [one["rule"] for one in only] == ["sign"]
     unknown = http.post("/v1/rubrics/lint", json=body | {"ignore": ["sing"]})
