@@ -147,7 +147,7 @@ def _records(
             if len({*filter(None, columns)}) < sum(map(bool, columns)):
                 raise file_error(location, "columns", "expected a distinct name for each column in the first line")
         elif any(cell.strip() for cell in row[len(columns) :]):
-            hint = 'quote cells that hold the separator: "first, second"'
+            hint = 'quote cells that hold the separator: "a, b"; the first row has the names, no title'
             message = f"has {len(row)} cells, and there are {len(columns)} columns"
             raise file_error(location, "columns", message, hint)
         else:
@@ -538,7 +538,8 @@ class InputFile:
             return read_document(text, self.name, self.errors, self.max_values)
         if kind == "toml":
             try:
-                return iter([(tomllib.loads(text), Location(self.name, 1), [])])
+                record = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates as texts
+                return iter([(record, Location(self.name, 1), [])])
             except tomllib.TOMLDecodeError as error:
                 raise file_error(self.location, "toml_invalid", f"is not TOML: {error}") from None
         if kind == "csv":

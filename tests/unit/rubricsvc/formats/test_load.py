@@ -31,6 +31,12 @@ def only_error(path: Path) -> FileProblem:
     return error
 
 
+def test_load_reads_toml_with_dates_as_texts(tmp_path: Path) -> None:
+    content = "prompt = 'When?'\ncriteria = ['Says it.']\n[item]\nday = 2026-01-02\n"
+    (record,) = load(write(tmp_path, "r.toml", content))
+    assert record.prompt is not None and record.prompt.item == {"day": "2026-01-02"}
+
+
 def test_load_rejects_missing_files_and_those_that_are_not_text(tmp_path: Path) -> None:
     for name, content, code, line in [
         ("empty.jsonl", b"", "no_records", None),
@@ -42,6 +48,7 @@ def test_load_rejects_missing_files_and_those_that_are_not_text(tmp_path: Path) 
         ("x.jsonl", gzip.compress(GOOD.encode(), mtime=0), "not_text", None),
         ("x.yaml", b"PK\x03\x04\0...", "not_text", None),
         ("null.yaml", b"--- \n# only a comment\n", "dict_type", 3),
+        ("half.toml", b"criteria = [", "toml_invalid", None),
     ]:
         error = only_error(write(tmp_path, name, content))
         assert (error.code, error.line) == (code, line)
