@@ -256,7 +256,7 @@ def fit(
     with service() as s:
         found = s.rubrics.fit(ref or ALL, query)
     show(found, as_json)
-    if not found.saved and not as_json:
+    if not found.saved and not as_json and ref is not None:
         echo("not stored; --save stores the new weights as a draft version")
 
 
