@@ -12,6 +12,9 @@ from rubricsvc.settings import Settings
 
 MEMORY = "memory://"
 BROKER_SECONDS = 2
+_REDIS_TIMEOUTS = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), BROKER_SECONDS)
+"""Without them a server that hangs would hang whoever sends; workers read for 1 s at most."""
+
 LISTEN_SECONDS = 0.1
 _AT_ONCE = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 """A send to an unreachable broker fails at once (the default waits 6 s): the reconciler sends it later."""
@@ -41,14 +44,16 @@ def make_celery(settings: Settings) -> Celery:
     Redis delivers a message again after ``visibility_timeout`` even while it is being worked on. That is harmless (the
     second drain finds other leases or none), but the timeout is well above the longest drain.
     """
+    timeouts = dict[str, int]()
     if settings.broker_url.startswith(("redis", "sentinel")):
         from kombu.transport.redis import QoS
 
         # When the connection is lost, kombu restores unacknowledged messages over it, which fails and ends a busy
         # worker. The reconciler announces their work again.
         QoS.restore_at_shutdown = False
+        timeouts = _REDIS_TIMEOUTS
     app = Celery("rubricsvc", broker=settings.broker_url, set_as_current=False)
-    options: dict[str, object] = {"visibility_timeout": int(settings.drain_seconds * 2 + 3600), **_AT_ONCE}
+    options: dict[str, object] = {"visibility_timeout": int(settings.drain_seconds * 2 + 3600), **_AT_ONCE, **timeouts}
     if settings.broker_url.startswith(MEMORY):
         options = {"polling_interval": 0.05, **_AT_ONCE}
     app.conf.update(
@@ -78,8 +83,7 @@ def send(app: Celery, task: str, args: list[object]) -> None:
 
 def check_broker(url: str) -> None:
     """Check that the broker answers; ``memory://`` always does."""
-    names = ("socket_connect_timeout", "socket_timeout") if url.startswith("redis") else ()
-    options = dict.fromkeys(names, BROKER_SECONDS)
+    options = _REDIS_TIMEOUTS if url.startswith("redis") else {}
     try:
         with Connection(url, connect_timeout=BROKER_SECONDS, transport_options=options) as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=BROKER_SECONDS)

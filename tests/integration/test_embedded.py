@@ -49,8 +49,11 @@ def test_embedded_worker_takes_over_at_once_from_killed_processes_of_its_host(ea
     host, killed = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
     killed.wait()
     job = submit_job(each_db, 20, judge=JUDGE)
-    others = [f"{host}:{os.getpid()}:0a1b2c/3d4e5f", f"not-{host}:{killed.pid}:0a1b2c/3d4e5f"]
-    for worker in (f"{host}:{killed.pid}:0a1b2c/3d4e5f", *others):
+    others = [
+        f"{host}:{os.getpid()}:0a1b2c/{os.getpid()}:3d4e5f",
+        f"not-{host}:{killed.pid}:0a1b2c/{killed.pid}:3d4e5f",
+    ]
+    for worker in (f"{host}:{killed.pid}:0a1b2c/{killed.pid}:3d4e5f", *others):
         with each_db.write() as session:
             assert leases.claim(session, 1, limit=5, worker=worker, seconds=300)
     with embedded_worker(settings(each_db), each_db):

@@ -85,14 +85,14 @@ def reporting(db: Database) -> Iterator[None]:
 
 
 def dead_processes(names: Iterable[str]) -> list[str]:
-    """Return the names of workers of this host whose process does not exist; a name may have the part of a drain."""
+    """Return the names of drains of this host whose process does not exist."""
     dead = []
     for name in names:
         try:
-            os.kill(int(name.split(":")[1]), 0)  # sends nothing
+            os.kill(int(name.partition("/")[2].split(":")[0]), 0)  # sends nothing
         except ProcessLookupError:
             dead.append(name)
-        except PermissionError:  # it exists
+        except (PermissionError, ValueError):  # it exists, or is not named
             pass
     return dead
 
@@ -103,18 +103,19 @@ LOST_SECONDS = leases.REPORT_SECONDS * leases.MISSED_REPORTS
 def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool = False, free_lost: bool = False) -> int:
     """Repair the queue once; return the number of released leases.
 
-    ``at_start`` wakes workers for all pending work. A worker inside a process also takes over from the killed
-    processes of its host then, before their leases expire: the same command may be run again at once. ``free_lost``
-    releases the leases of workers that are lost. One that was only paused finds its fences outdated.
+    ``at_start`` wakes workers for all pending work. A worker takes over from its own killed processes, before their
+    leases expire; one inside a process at its start also from those of its host: the same command may be run again at
+    once. ``free_lost`` releases the leases of workers that have ended or are lost. One that was only paused finds its
+    fences outdated.
     """
     with db.write() as session:
-        dead: list[str] = []
+        held, dead = leases.holders(session), list[str]()
         if free_lost:
-            gone = {row.name for row, seen in leases.list_workers(session) if seen > LOST_SECONDS}
-            dead = [name for name in leases.holders(session) if name.partition("/")[0] in gone]
-        if at_start and settings.broker_url.startswith(MEMORY):
-            here = f"{socket.gethostname()}:"
-            dead += dead_processes(name for name in leases.holders(session) if name.startswith(here))
+            alive = {row.name for row, seen in leases.list_workers(session) if seen <= LOST_SECONDS}
+            dead = [name for name in held if name.partition("/")[0] not in alive]
+        of_host = at_start and settings.broker_url.startswith(MEMORY)
+        here = f"{socket.gethostname()}:" if of_host else f"{NAME}/"
+        dead += dead_processes(name for name in held if name.startswith(here))
         returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
     relay(db, partial(send, app))
     with db.read() as session:
@@ -236,12 +237,9 @@ def with_worker_threads(app: Celery, settings: Settings) -> Celery:
         running.enter_context(reconciling(db, app, settings))
         running.enter_context(reporting(db))
 
-    def shutting_down(**_: Any) -> None:
-        stopping.set()
-        running.close()
-
     signals.worker_ready.connect(ready, weak=False)
-    signals.worker_shutting_down.connect(shutting_down, weak=False)
+    signals.worker_shutting_down.connect(lambda **_: stopping.set(), weak=False)
+    signals.worker_shutdown.connect(lambda **_: running.close(), weak=False)  # it reports until its drains have ended
     signals.worker_process_shutdown.connect(lambda **_: close(), weak=False)  # a fork runs no atexit
     return app
 
@@ -291,15 +289,15 @@ def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = Fal
             task_events=False,
         )
         thread = threading.Thread(target=worker.start, name="embedded-worker", daemon=True)
-        thread.start()
-        try:
-            with reconciling(db, app, settings), reporting(db):
+        with reconciling(db, app, settings), reporting(db):
+            thread.start()
+            try:
                 yield
-        finally:
-            stopping.set()
-            worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
-            thread.join(30)
-            engines.close()
+            finally:
+                stopping.set()
+                worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
+                thread.join(30)
+                engines.close()
 
 
 def worker_for(db: Database, job_id: int, notify: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:

@@ -319,8 +319,8 @@ class Drainer:
         engines: The process's engines; without it each drain makes its own.
 
     Attributes:
-        worker: Names the leases and reservations of this drain: the name of the worker, and a part of its own, since
-            reservations of two drains of one job are apart.
+        worker: Names the leases and reservations of this drain: the name of the worker, its process, and a part of its
+            own, since reservations of two drains of one job are apart.
         engines: Of the judge, and of other judges that its items ask. Used in one event loop.
     """
 
@@ -333,7 +333,7 @@ class Drainer:
     ) -> None:
         self.db, self.settings, self.pool = db, settings, engines
         self.stopping = stopping or threading.Event()
-        self.worker = f"{NAME}/{uuid.uuid4().hex[:6]}"
+        self.worker = f"{NAME}/{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self.engines: list[tuple[Judge, Engine]] = []
         self.in_flight: dict[asyncio.Task[Result], Lease] = {}
         self.finished: list[Result] = []

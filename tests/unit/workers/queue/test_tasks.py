@@ -1,6 +1,9 @@
 """What a worker's process keeps: who is worked for, and the database."""
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -89,14 +92,21 @@ def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None
 
 def test_reconcile_frees_leases_of_lost_workers_alone(each_db: Database) -> None:
     settings = Settings(database_url=each_db.url, broker_url="memory://")
-    submit_job(each_db, 4, judge=Judge(name="j", model="m"))
+    submit_job(each_db, 10, judge=Judge(name="j", model="m"))
     add_worker(each_db, "here:1:a", age=tasks.LOST_SECONDS + 1)
     add_worker(each_db, "here:1:ab", age=tasks.LOST_SECONDS - 5)
+    add_worker(each_db, NAME, age=0)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    stopped = "here:2:c/2:1"  # it has no row: it was asked to stop, and killed
     with each_db.write() as session:
         claims = partial(leases.claim, session, 1, limit=2, seconds=120)
-        lost, _ = claims(worker="here:1:a/1"), claims(worker="here:1:ab/1")
+        lost, *_ = [
+            claims(worker=name)
+            for name in ("here:1:a/1:1", "here:1:ab/1:1", stopped, f"{NAME}/{child.pid}:1", f"{NAME}/{os.getpid()}:1")
+        ]
     app = make_celery(settings)
-    for free_lost, freed in ((False, 0), (True, 2)):
+    for free_lost, freed in ((False, 2), (True, 4)):
         assert tasks.reconcile(each_db, app, settings, free_lost=free_lost) == freed
     with each_db.write() as session:  # the worker was only paused
         leases.claim(session, 1, limit=1, worker="other", seconds=120)
