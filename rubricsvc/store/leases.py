@@ -185,6 +185,12 @@ class ItemResult(LeaseResult):
                 yield (self.lease.completion_id, self.questions.fingerprints[verdict.criterion]), verdict
 
 
+def drains(session: Session, judge_id: int) -> int:
+    """Return how many drains hold leases on items of a judge: one a worker's process."""
+    leased = (ItemRow.judge_id == judge_id, ItemRow.state == LEASED)
+    return session.scalar(select(func.count(ItemRow.worker.distinct())).where(*leased)) or 0
+
+
 def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> int:
     """Return how many of a judge's pending items a worker that holds ``held`` ones may claim now, up to ``limit``.
 

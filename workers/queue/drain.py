@@ -52,6 +52,7 @@ from workers.authoring.methods import write_rubric
 from workers.engines import make_engine
 from workers.engines.base import Engine, Failure, PanelEngine, error_message
 from workers.engines.budget import current_budget
+from workers.engines.http.throttle import Throttle
 from workers.queue.costs import ItemBudget, JobBudget, Write
 from workers.scoring.completions import group_questions, score, score_group
 
@@ -148,6 +149,14 @@ def _engine_of(judge: Judge) -> Engine:
     log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
     detail = "; ".join(filter(None, (reason.message, reason.hint)))
     return PanelEngine(failure=Failure(Reason.UNREACHABLE, detail))
+
+
+def share_limits(engine: Engine, drains: int) -> None:
+    """Divide the limits of a judge's servers equally among the drains that have items of it."""
+    for member in engine.members if isinstance(engine, PanelEngine) else ():
+        share_limits(member, drains)
+    if isinstance(throttle := getattr(engine, "throttle", None), Throttle):
+        throttle.share(max(1, drains))
 
 
 _PAGE = 500
@@ -436,7 +445,7 @@ class Drainer:
         self.engines = [(judge, engine)]
         capacity = max(self.settings.claim_size, self.concurrency)
         until = time.monotonic() + self.settings.drain_seconds
-        heartbeat = asyncio.create_task(self._heartbeat())
+        heartbeat = asyncio.create_task(self._heartbeat(judge_id))
         none_left = False
         try:
             while not (stopping := self.stopping.is_set()):
@@ -472,8 +481,8 @@ class Drainer:
         """
         size = self.settings.claim_size
 
-        def take(session: Session, limit: int) -> tuple[int, list[ItemWork], dict[int, bool]]:
-            """Return how many were claimed, the work, and whether each job has a budget, where its work has a price."""
+        def take(session: Session, limit: int) -> tuple[int, list[ItemWork], dict[int, bool], int]:
+            """Return how many were claimed, the work, each job's having a budget if it has a price, and the drains."""
             share = limit
             if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
                 share = leases.fair_share(session, judge_id, limit=limit, held=len(self.in_flight))
@@ -481,7 +490,8 @@ class Drainer:
             gated = {one.lease.job_id for one in work if isinstance(one, GenerationWork) and one.gate_judge.priced}
             priced = {one.lease.job_id for one in work} if self.priced else gated
             rows = by_id(session, JobRow, priced) if priced else {}
-            return len(taken), work, {job.id: job.budget is not None for job in rows.values()}
+            budgets = {job.id: job.budget is not None for job in rows.values()}
+            return len(taken), work, budgets, leases.drains(session, judge_id)
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
             own = ItemBudget(budget) if budget and budget.capped else budget
@@ -492,7 +502,8 @@ class Drainer:
         budget_of = partial(JobBudget, write=self._write, worker=self.worker, concurrency=self.concurrency)
         while (room := capacity - len(self.in_flight)) >= max(1, size // 2):
             wanted = min(size, room)
-            claimed, work, capped = await self._write(partial(take, limit=wanted))
+            claimed, work, capped, drains = await self._write(partial(take, limit=wanted))
+            share_limits(self.engines[0][1], drains)
             for one in work:
                 budget = None
                 if (has_limit := capped.get(one.lease.job_id)) is not None:
@@ -568,13 +579,14 @@ class Drainer:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
                 await self._write(lambda session: leases.release(session, unfinished))
 
-    async def _heartbeat(self) -> None:
-        """Renew the leases in time, and cancel the work of those that were lost."""
+    async def _heartbeat(self, judge_id: int) -> None:
+        """Renew the leases in time, cancel the work of those that were lost, and share the limits of the judge."""
         seconds, renewed_at = self.settings.lease_seconds, time.monotonic()
 
-        def held_of(ours: Sequence[Lease], *, renewed: bool) -> set[int]:
+        def held_of(ours: Sequence[Lease], *, renewed: bool) -> tuple[set[int], int]:
             with self.db.write() if renewed else self.db.read() as session:
-                return leases.held(session, ours, extended_by=seconds if renewed else None)
+                held = leases.held(session, ours, extended_by=seconds if renewed else None)
+                return held, leases.drains(session, judge_id)
 
         while True:
             await asyncio.sleep(self.settings.heartbeat_seconds)
@@ -582,7 +594,8 @@ class Drainer:
                 continue
             try:
                 renewed = time.monotonic() - renewed_at > seconds / 3
-                held = await asyncio.to_thread(held_of, ours, renewed=renewed)
+                held, drains = await asyncio.to_thread(held_of, ours, renewed=renewed)
+                share_limits(self.engines[0][1], drains)
                 renewed_at = time.monotonic() if renewed else renewed_at
             except (SQLAlchemyError, UnavailableError) as error:
                 log.warning("heartbeat missed", error=str(error))

@@ -48,6 +48,7 @@ log = get_logger(__name__)
 class Throttle:
     """Waits, retries and the breaker of the server of the model ``name``. Waiting uses up none of a call's retries.
 
+    The limits are the endpoint's, or this worker's part of them (see `share`).
     Calls in progress are limited by additive increase and multiplicative decrease: at first the endpoint's
     ``concurrency`` and never more; each round of successful calls adds one, a round with an overloaded call halves it.
     At most ``requests_per_minute`` calls start within any minute, first come first served; a leaky bucket, as in
@@ -63,7 +64,7 @@ class Throttle:
     ) -> None:
         self._endpoint, self._probe, self._name, self._first_pause_s = endpoint, probe, name, first_pause_s
         self._max_pause_s = max(endpoint.outage_timeout_s, _ALWAYS_WAITED_S)
-        self.limit = float(endpoint.concurrency)
+        self._most, self.limit = endpoint.concurrency, float(endpoint.concurrency)
         self._halved_at = self._paused_until = float("-inf")
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._surplus = 0  # slots over the limit, withdrawn as they come back
@@ -76,6 +77,9 @@ class Throttle:
         """Return the outcome of ``send``, a call that costs at most ``max_cost``, with the endpoint's retries."""
         for attempt in range(self._endpoint.max_retries + 1):
             await self._slots.acquire()
+            while self._surplus:  # the slot was free: it is withdrawn
+                self._surplus -= 1
+                await self._slots.acquire()
             try:
                 outcome = await self._when_up(send, max_cost)
             finally:
@@ -89,6 +93,19 @@ class Throttle:
                 pause_s = min(_MAX_BACKOFF_S, self._first_pause_s * 2**attempt)
                 await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
         return outcome
+
+    def share(self, workers: int) -> None:
+        """Take an equal part, at least 1, of the endpoint's limits, which so many workers have together."""
+        before, at_most = int(self.limit), self.limit >= self._most
+        self._most = max(1, self._endpoint.concurrency // workers)
+        self.limit = float(self._most) if at_most else min(self.limit, self._most)
+        self._surplus += max(0, before - int(self.limit))
+        for _ in range(int(self.limit) - before):
+            self._release()
+        if self._started:
+            per_minute = max(1, (self._endpoint.requests_per_minute or 0) // workers)
+            missing = [self._started[0]] * (per_minute - len(self._started))
+            self._started = deque([*missing, *self._started], per_minute)
 
     def _release(self) -> None:
         if self._surplus:
@@ -143,7 +160,7 @@ class Throttle:
         """
         before = int(self.limit)
         if not isinstance(outcome, RequestFailed):
-            self.limit = min(self._endpoint.concurrency, self.limit + 1 / self.limit)
+            self.limit = min(self._most, self.limit + 1 / self.limit)
             if int(self.limit) > before:
                 self._release()
         elif outcome.failure.reason in OVERLOAD and began >= self._halved_at:

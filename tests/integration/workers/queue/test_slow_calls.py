@@ -1,6 +1,7 @@
 """Slow and stuck calls over a real socket: they run side by side, block nobody, and end with their job."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -51,6 +52,23 @@ def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
             assert thread.is_alive()
             with db.write() as session:
                 jobs.cancel(session, job)
+
+
+def test_limits_hold_over_all_workers(db: Database) -> None:
+    def most_at_once() -> int:
+        time.sleep(0.3)  # the workers see each other
+        server.max_concurrent = 0
+        time.sleep(1.0)
+        return server.max_concurrent
+
+    with scripted_server(replace(YES, delay_s=0.1)) as server:
+        submit_job(db, 3000, judge=judge_at(server, concurrency=12, requests_per_minute=100_000), rubric=ONE)
+        changes = {"heartbeat_seconds": 0.05, "claim_size": 32}
+        with draining(db, **changes):
+            assert most_at_once() == 12
+            with draining(db, **changes):
+                assert 8 <= most_at_once() <= 12
+            assert most_at_once() == 12
 
 
 @pytest.mark.parametrize("retrying", [False, True])

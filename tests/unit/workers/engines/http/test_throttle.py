@@ -91,11 +91,36 @@ def test_rate_limiter_holds_in_any_period() -> None:
             return []
 
         limits = throttle_of(64, requests_per_minute=5)
-        for _ in range(12):
+        for number in range(19):
+            if number in (12, 16):
+                limits.share(2 if number == 12 else 1)  # another worker joins, and leaves
             await limits.call(send, 0.0)
         return starts
 
-    assert asyncio.run(run()) == [0.0] * 5 + [60.0] * 5 + [120.0] * 2
+    first = [0.0] * 5 + [60.0] * 5 + [120.0] * 2
+    assert asyncio.run(run()) == first + [180.0] * 2 + [240.0] * 2 + [300.0] * 3
+
+
+def test_concurrency_is_shared_with_workers_that_join() -> None:
+    async def run() -> list[int]:
+        limits, busy, most = throttle_of(9), 0, 0
+
+        async def send() -> Replies:
+            nonlocal busy, most
+            busy, most = busy + 1, max(most, busy + 1)
+            await asyncio.sleep(0)
+            busy -= 1
+            return []
+
+        seen = []
+        for workers in (1, 2, 20, 3, 1):
+            limits.share(workers)
+            most = 0
+            await asyncio.gather(*(limits.call(send, 0.0) for _ in range(40)))
+            seen.append(most)
+        return seen
+
+    assert asyncio.run(run()) == [9, 4, 1, 3, 9]
 
 
 @pytest.mark.parametrize(("retry_after_s", "sent"), [(60.0, 1), (0.01, 4)])
