@@ -395,7 +395,7 @@ class JobRewards(RewardSource):
                     break
                 if now >= end:
                     self._service.jobs.cancel(job.job_id)
-                    reason = f"cancelled: job {job.job_id} is not finished after {timeout:g} s"
+                    reason = f"cancelled: job {job.job_id} is not finished after timeout = {timeout:g} s"
                     break
                 time.sleep(min(delay, end - now))
                 delay = min(1.5 * delay, POLL_SECONDS)

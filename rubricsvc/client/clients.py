@@ -160,15 +160,19 @@ class _Client(Noun[C]):
             rubrics=(rubrics,) if isinstance(rubrics, Rubric | int | str) else tuple(rubrics or ()),
             **options,
         )
-        submitted = await nouns.Rewards.submit(self.rewards, new)
+        submitted, late = await nouns.Rewards.submit(self.rewards, new), dict[str, str]()
         try:
             await nouns.Jobs.wait(self.jobs, submitted.job_id, timeout, on_progress)
         except TimeoutError:
             if not cancel_late:
                 raise
             await nouns.Jobs.cancel(self.jobs, submitted.job_id)
+            late["null_reason"] = f"cancelled: job {submitted.job_id} is not finished after timeout = {timeout:g} s"
         page = partial(nouns.Jobs.items, self.jobs, submitted.job_id, verdicts=verdicts)
-        by_key = {(item.completion_id, item.rubric_id): item async for item in AsyncClient.iterate(page)}
+        by_key = {
+            (item.completion_id, item.rubric_id): item.model_copy(update=late if item.state == "cancelled" else {})
+            async for item in AsyncClient.iterate(page)
+        }
         scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]
 

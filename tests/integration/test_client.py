@@ -264,6 +264,12 @@ def test_client_scores_many_prompts_in_one_job(client: Client, worker: InstantEn
     assert (seen[-1].id, job.name, job.progress and job.progress.total) == (job.id, "n", 4)
 
 
+def test_client_names_the_timeout_that_cancelled_a_job(client: Client) -> None:
+    ((item,),) = client.score_many(["Why?"], RUBRIC, [["no worker"]], JUDGE, timeout=0.1, cancel_late=True)
+    assert (item.state, item.reward) == ("cancelled", None)
+    assert "timeout = 0.1 s" in (item.null_reason or "")
+
+
 def test_client_sends_a_large_request_in_parts(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     client.judges.add(JUDGE)
     stored = client.prompts.add("Which?", external_id="which").id
