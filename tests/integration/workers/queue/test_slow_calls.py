@@ -12,7 +12,7 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.rows import progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
@@ -56,19 +56,24 @@ def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
 
 def test_limits_hold_over_all_workers(db: Database) -> None:
     def most_at_once() -> int:
-        time.sleep(0.3)  # the workers see each other
         server.max_concurrent = 0
-        time.sleep(1.0)
+        time.sleep(0.5)
         return server.max_concurrent
+
+    def drains() -> int:
+        with db.read() as session:
+            return leases.drains(session, 1)
 
     with scripted_server(replace(YES, delay_s=0.1)) as server:
         submit_job(db, 3000, judge=judge_at(server, concurrency=12, requests_per_minute=100_000), rubric=ONE)
         changes = {"heartbeat_seconds": 0.05, "claim_size": 32}
         with draining(db, **changes):
-            assert most_at_once() == 12
+            wait_for(lambda: most_at_once() == 12)
             with draining(db, **changes):
-                assert 8 <= most_at_once() <= 12
-            assert most_at_once() == 12
+                wait_for(lambda: drains() == 2)
+                wait_for(lambda: 8 <= most_at_once() <= 12)
+                assert most_at_once() <= 12
+            wait_for(lambda: most_at_once() == 12)
 
 
 @pytest.mark.parametrize("retrying", [False, True])
