@@ -164,7 +164,8 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", "", INTERRUPTED
     if isinstance(error, UsageError):
-        return error.format_message(), f"see `{error.ctx.command_path if error.ctx else 'rubricsvc'} --help`", BAD_INPUT
+        message = " ".join(error.format_message().split())
+        return message, f"see `{error.ctx.command_path if error.ctx else 'rubricsvc'} --help`", BAD_INPUT
     if isinstance(error, RubricsvcError):
         missing = isinstance(error, NotFoundError | UnavailableError)
         return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT

@@ -18,7 +18,6 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, NOT_APPROVED, OF_MODELS, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.lint import lint, rules_of
 from rubricsvc.store.session import add_new, added, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
@@ -112,15 +111,14 @@ def approve(
 ) -> dict[int, ConflictError]:
     """Approve the versions that pass the gate, and return what the others lack, by id. Only this writes the state.
 
-    A version passes if lint finds no error; if the newest measured test of its examples, where it has some, passed;
-    and with four eyes if somebody else than its author approves it. A draft is a new version: it is approved as it
-    arrives, without an event, or gets a comment that says what it lacks. The others are steps of a review.
+    A version passes if the newest measured test of its examples, where it has some, passed, and with four eyes if
+    somebody else than its author approves it. A draft is a new version: it is approved as it arrives, without an event,
+    or gets a comment that says what it lacks. The others are steps of a review.
     """
-    prompts = by_id(session, PromptRow, {row.prompt_id for row in rows if row.prompt_id is not None})
     refused: dict[int, ConflictError] = {}
     for row in rows:
-        prompt, arrives = prompts.get(row.prompt_id or 0), row.state == DRAFT
-        if (error := _lacking(session, row, prompt.value if prompt else None, gate)) is not None:
+        arrives = row.state == DRAFT
+        if (error := _lacking(session, row, gate)) is not None:
             refused[row.id] = error
             if arrives:
                 note = f"added as a draft: {error.message}; {error.hint}"
@@ -135,16 +133,9 @@ def approve(
     return refused
 
 
-_ERRORS = rules_of(severity="error")
-
-
-def _lacking(session: Session, row: RubricRow, prompt: Prompt | None, gate: Gate) -> ConflictError | None:
+def _lacking(session: Session, row: RubricRow, gate: Gate) -> ConflictError | None:
     """Return why a version does not pass the gate, with what to do; None if it passes."""
     rubric = row.value
-    if found := lint(rubric, prompt, rules=_ERRORS):
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        message = f"{row.ref} has an error of lint: {found[0].criterion}: {found[0].rule}: {found[0].message}{more}"
-        return ConflictError(message, hint=f"see `rubricsvc rubrics lint {row.ref}`, and correct it", path="lint")
     newest = newest_test(session, row.digest) if rubric.examples else None
     if rubric.examples and (newest is None or newest.outcome != "passed"):
         message = f"{row.ref} has examples, and no test of them is stored"
@@ -225,7 +216,7 @@ def reject_lacking(session: Session, by_digest: Mapping[str, Rubric]) -> None:
     for digest in by_digest.keys() - stored:
         content = by_digest[digest].model_dump(mode="json")
         row = RubricRow(name=f"rubric-{digest[:12]}", version=1, digest=digest, content=content)
-        if (error := _lacking(session, row, None, Gate())) is not None:
+        if (error := _lacking(session, row, Gate())) is not None:
             raise NotApprovedError(error.message, hint=f"import it, and {error.hint}; or run it with --allow-drafts")
 
 

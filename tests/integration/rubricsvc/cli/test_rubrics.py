@@ -277,8 +277,8 @@ def test_review_and_test_take_several_versions(cli: Cli, rubric: Path) -> None:
     assert [one["state"] for one in cli("rubrics", "review", "*", "submit", "--json").lines] == ["in_review"] * 4
     ran = cli("rubrics", "review", "fridge*", "approve", "--json")
     found = {one["rubric"]: (one.get("state"), one.get("refused", "")) for one in ran.lines}
-    assert ran.code == 1 and found["fridge@1"][0] == found["fridge-2@1"][0] == "approved"
-    assert "rubrics lint fridge-3@1" in found["fridge-3@1"][1] and "correct the" in found["fridge-failing@1"][1]
+    assert ran.code == 1 and "correct the" in found["fridge-failing@1"][1]
+    assert {found[name][0] for name in ("fridge@1", "fridge-2@1", "fridge-3@1")} == {"approved"}
     assert cli("rubrics", "review", "*", "approve").code == 1 and cli("rubrics", "review", "none*", "retire").code == 3
 
 

@@ -69,7 +69,7 @@ def test_commands_describe_themselves() -> None:
 
 def test_usage_error_exits_with_2(cli: Cli) -> None:
     for args, words in (
-        ("rubrik", "'rubrics'"), ("rubric lst", "'lst'"), ("rubric fit", "'ref'"), ("job show x", "'job_id'"),
+        ("rubrik", "'rubrics'"), ("rubric lst", "'lst'"), ("rubric fit", "'--to'"), ("job show x", "'job_id'"),
         ("rubric list --limt 3", "--limt"), ("rubric list --limit 0", "--limit"),
     ):  # fmt: skip
         ran = cli(*args.split())

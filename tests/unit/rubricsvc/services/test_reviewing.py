@@ -262,26 +262,22 @@ EXAMPLE = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max
 
 def test_add_version_approves_only_what_passes_the_gate(db: Database) -> None:
     """However it comes, alone, with a parent or in a file, what does not pass is a draft that says why."""
-    cases: list[tuple[Rubric, str]] = [
-        (rubric("Names {item.doctor} as the one who decides."), "unknown-placeholder"),
-        (rubric("Says it.").model_copy(update={"examples": (EXAMPLE,)}), "rubricsvc rubrics test"),
-    ]
-    for number, (content, why) in enumerate(cases):
-        for policy in ("generated", "none"):
-            for name, parent in (("new", None), ("edited", add(db, "One.", name="base").row.id)):
-                with db.write() as session:
-                    edit = Edit("ann", parent, policy=policy)  # type: ignore[arg-type]
-                    own = content.model_copy(update={"formula": "mean" if parent else "weighted_mean"})
-                    row = add_version(session, own, edit, name=f"{name}-{policy}-{number}").row
-                    assert row.state == "draft" and why in rubrics.notes(session, [row.id])[row.id]
-        own = content.model_copy(update={"min_coverage": 0.5})
-        data = [plain(Record(None, one, name=f"file-{number}-{n}")) for n, one in enumerate((own, rubric("Fine.")))]
-        file = InputFile("f.jsonl", stream=BytesIO("\n".join(map(json.dumps, data)).encode()))
-        done = Imports(db, Edit("ann")).create(file)
-        assert done.not_approved == {f"file-{number}-0@1": "draft"} and why in done.draft_notes[f"file-{number}-0@1"]
-        act(db, f"file-{number}-0@1", "submit")
-        with pytest.raises(ConflictError):
-            act(db, f"file-{number}-0@1", "approve")
+    content, why = rubric("Says it.").model_copy(update={"examples": (EXAMPLE,)}), "rubricsvc rubrics test"
+    for policy in ("generated", "none"):
+        for name, parent in (("new", None), ("edited", add(db, "One.", name="base").row.id)):
+            with db.write() as session:
+                edit = Edit("ann", parent, policy=policy)  # type: ignore[arg-type]
+                own = content.model_copy(update={"formula": "mean" if parent else "weighted_mean"})
+                row = add_version(session, own, edit, name=f"{name}-{policy}").row
+                assert row.state == "draft" and why in rubrics.notes(session, [row.id])[row.id]
+    own = content.model_copy(update={"min_coverage": 0.5})
+    data = [plain(Record(None, one, name=f"file-{n}")) for n, one in enumerate((own, rubric("Names {item.doctor}.")))]
+    file = InputFile("f.jsonl", stream=BytesIO("\n".join(map(json.dumps, data)).encode()))
+    done = Imports(db, Edit("ann")).create(file)
+    assert done.not_approved == {"file-0@1": "draft"} and why in done.draft_notes["file-0@1"]
+    act(db, "file-0@1", "submit")
+    with pytest.raises(ConflictError):
+        act(db, "file-0@1", "approve")
 
 
 def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> None:
