@@ -23,7 +23,8 @@ def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
     imported = cli("rubrics", "import", "mine.yaml")
     assert imported.code == 0
     assert "rubricsvc.db" in imported.err
-    assert cli("rubrics", "show", "vaccine-storage", "--json").json["version"] == 1
+    shown = cli("rubrics", "show", "vaccine-storage", "--json").json
+    assert (shown["version"], shown["state"]) == (1, "approved")
 
 
 def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:

@@ -101,9 +101,13 @@ def test_example_is_valid(tmp_path: Path) -> None:
     from rubricsvc import formats
     from workers import checks
 
-    (record,) = load(Path(formats.__file__).with_name("example.yaml"))
-    assert record.rubric is not None
-    checks.validate(record.rubric)
+    text = Path(formats.__file__).with_name("example.yaml").read_text()
+    before, examples = text.split("# examples:")
+    whole = write(tmp_path, "whole.yaml", f"{before}examples:{examples}".replace("\n#   ", "\n  "))
+    for path, count in ((write(tmp_path, "example.yaml", text), 0), (whole, 2)):
+        (record,) = load(path)
+        assert record.rubric is not None and len(record.rubric.examples or ()) == count
+        checks.validate(record.rubric)
 
 
 VISIBLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0").filter(lambda one: not HIDDEN.match(one))
