@@ -229,7 +229,7 @@ class Judge(Content):
     criteria_per_call: int = Field(1, ge=0, description="Criteria in a call of a judge that writes; 0: all.")
     sampling: Sampling = Field(default_factory=Sampling, description="How replies are sampled.")
     threshold: float | None = Field(None, gt=0.0, lt=1.0, description="Probability from which a readout is 1, else 0.")
-    min_answer_mass: float = Field(0.1, ge=0.0, le=1.0, description="Minimum total probability of a readout's labels.")
+    min_answer_mass: float = Field(0.5, ge=0.0, le=1.0, description="Minimum total probability of a readout's labels.")
     max_context: int | None = Field(None, ge=1, description="Maximum prompt tokens; longer prompts fail as too_long.")
     endpoint: Endpoint = Field(default_factory=Endpoint, description="How the server is reached.")
     require_evidence: bool | None = Field(None, description="Fail verdicts without true quotes.")
@@ -264,10 +264,7 @@ class Judge(Content):
         for option, modes in _MODES_OF_OPTION.items():
             if getattr(self, option) and self.mode not in modes:
                 raise ValueError(f"{option} needs mode: {' or '.join(modes)}, found {self.mode}")
-        comparison = self.effective_comparison
-        written = {"comparative": comparison.written or comparison.kind == "groupwise"}
-        written["trajectory"] = self.effective_trajectory.written
-        if (self.thinking or self.require_evidence) and not written.get(self.mode, True):
+        if (self.thinking or self.require_evidence) and self.reads_labels:
             raise ValueError("thinking and require_evidence need written: true in comparison or trajectory")
         if self.require_evidence and self.mode == "comparative" and not self.pairwise:
             needed = "comparison: {kind: pairwise, written: true}"
@@ -278,6 +275,12 @@ class Judge(Content):
     def effective_comparison(self) -> Comparison:
         """The comparison options in force."""
         return self.comparison or Comparison()
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether verdicts are read from the probabilities of labels."""
+        pairs = self.pairwise and not self.effective_comparison.written
+        return pairs or self.mode == "readout" or (self.mode == "trajectory" and not self.effective_trajectory.written)
 
     @property
     def pairwise(self) -> bool:
@@ -329,7 +332,8 @@ class Judge(Content):
         left_out = {name for name, unset in _UNSET.items() if getattr(self, name) == unset}
         if self.weights_sha256:
             left_out.add("adapter")
-        content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *left_out)))
+        unused = {} if self.reads_labels else {"min_answer_mass": 0.1}  # as in the digests of its first default
+        content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *left_out)) | unused)
         return digest(content, [member.digest for member in self.members or ()])
 
 

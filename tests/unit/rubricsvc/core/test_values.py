@@ -135,10 +135,10 @@ def test_judge_digest_ignores_explicit_defaults(mode: Mode, spelt: dict[str, Any
 def test_judge_digest_is_stable_across_releases() -> None:
     """Else what is stored would be asked for again."""
     written = Judge(name="w", model="m", mode="written")
-    assert JUDGE.digest[:16] == "01838283e8584d58"
-    assert Judge(name="p", mode="panel", members=(JUDGE, written)).digest[:16] == "b9234a78165e73b1"
+    assert JUDGE.digest[:16] == "6e9f5c3a46a3f5e8"
+    assert Judge(name="p", mode="panel", members=(JUDGE, written)).digest[:16] == "dbcca21b38abeff0"
     assert Judge(name="c", model="m", mode="comparative").digest[:16] == "6fb904d9b61d141d"
-    assert Judge(name="e", engine="transformers_local", model="embedded").digest[:16] == "0b3b5b7872cbd3e5"
+    assert Judge(name="e", engine="transformers_local", model="embedded").digest[:16] == "0434938fd875e3f6"
 
 
 def test_judge_digest_names_an_adapter_by_its_weights() -> None:

@@ -114,6 +114,11 @@ def test_verdicts_fail_without_any_mass() -> None:
     assert found.reason == Reason.NO_ANSWER
 
 
+def test_verdicts_fail_by_default_below_half_of_the_mass() -> None:
+    outcomes = [verdict({"Yes": mass, "No": 0.01}, judge=Judge(name="d", model="m")).reason for mass in (0.48, 0.5)]
+    assert outcomes == [Reason.NO_ANSWER, None]
+
+
 @given(
     st.dictionaries(st.sampled_from(["Yes", "No", "A", "B", "C", "3"]), st.floats(0, 0.5) | st.floats()),
     st.sampled_from([Binary(), ORDINAL, Numeric(low=0, high=9)]),

@@ -100,19 +100,19 @@ JUDGES["cascade"] = Judge(
 )
 
 DIGESTS = {
-    "readout": ("6baf43c3e81d8494", "0666bb2f4aae2b06", "10b72b922432b6a7"),
-    "documents": ("bfdb6cb042603a76", "8857cec78a94d95e", "b84d4b67f3f076d3"),
-    "short": ("c68c4983f38262e2", "a8a00e76b66b03f0", "b93f9796b56ccf63"),
-    "calibrated": ("48a4dafd7f6b6e58", "94c138a97d0f4497", "10b72b922432b6a7"),
+    "readout": ("5d535ced577f57c7", "10ecfe2aab018079", "10b72b922432b6a7"),
+    "documents": ("5ad9c7c0115eff9c", "37dabb7d3189b08d", "b84d4b67f3f076d3"),
+    "short": ("6e59d1199fa43497", "15a114d8899a32ab", "b93f9796b56ccf63"),
+    "calibrated": ("6c74fe19a4013758", "6876902b92e64f66", "10b72b922432b6a7"),
     "written": ("8ed89acf02ec3fac", "57beee2aadbcc989", "bdf418098291bd9e"),
     "samples": ("e30db12f4fb3118b", "6482e6998859fe74", "c77446659967265d"),
-    "pairwise": ("31fef1e643aad55b", "3386dbe4fadbf6bb", "05687a6013606dd7"),
+    "pairwise": ("be7696d2b735f705", "55c68715b1ca0c3c", "05687a6013606dd7"),
     "pairwise_written": ("5395743d7b25ed7f", "27a0212fe5fa99f5", "62466cc90f13f219"),
     "groupwise": ("93402b7894730621", "17e81f44f4f72d9c", "1c24c25e58320427"),
-    "trajectory": ("652f67d507460e2d", "2fb8b09824a668b3", "ab37560523ee3929"),
+    "trajectory": ("2a2fadc14a136f74", "d764ff0efd4b95e3", "ab37560523ee3929"),
     "trajectory_written": ("2674fbc571b2f38b", "20645d3d6ae943f7", "d04ce74a5412e2a4"),
-    "panel": ("bb24c772e1f35af1", "9b891ff152561eab", "1200df9f94cda0b0"),
-    "cascade": ("755fd7802cedc7dd", "973fdd3f2c814064", "34ccc5428031afac"),
+    "panel": ("7c2a45ea4fa162e9", "2d88f8e5c6368376", "1200df9f94cda0b0"),
+    "cascade": ("3be1717d0b039f13", "b4351ccc6dc6cd23", "34ccc5428031afac"),
 }
 """By judge: of the judge, of its questions about the group, and of the requests to its engine."""
 
