@@ -167,7 +167,7 @@ def main() -> None:
     options = arguments.parse_args()
     engine = "openai_http" if options.url else "transformers_local"
     endpoint = Endpoint(base_url=options.url)
-    judge = Judge(name=options.model, engine=engine, model=options.model, endpoint=endpoint)
+    judge = Judge(name=options.model, engine=engine, model=options.model, endpoint=endpoint, min_answer_mass=0.1)
     print("| data set, label | n | met | accuracy | kappa | AUROC | ECE, held out | Brier, held out | method |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|---|")
     report: dict[str, Any] = {}

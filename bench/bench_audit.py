@@ -65,7 +65,13 @@ def main() -> None:
     arguments.add_argument("--only", nargs="*")
     options = arguments.parse_args()
     engine = "openai_http" if options.url else "transformers_local"
-    judge = Judge(name=options.model, engine=engine, model=options.model, endpoint=Endpoint(base_url=options.url))
+    judge = Judge(
+        name=options.model,
+        engine=engine,
+        model=options.model,
+        endpoint=Endpoint(base_url=options.url),
+        min_answer_mass=0.1,
+    )
     plan = AuditPlan(cases.built_in(), suites.built_in())
     if judge.model == EMBEDDED:
         fetch_embedded()

@@ -139,7 +139,10 @@ def main() -> None:
     else:
         fetch_embedded()
         trained = judge_with_adapter("trained", SHIPPED_ADAPTER)
-        judges = {"trained": trained, "untrained": Judge(name="untrained", engine=trained.engine, model=EMBEDDED)}
+        judges = {
+            "trained": trained,
+            "untrained": Judge(name="untrained", engine=trained.engine, model=EMBEDDED, min_answer_mass=0.1),
+        }
     pairs = pairs_of(list(read_deepscholar(given.data).pages), given.claims, given.seed)
     for pair in pairs:
         pair.scores[WORDS] = shared_words(pair)

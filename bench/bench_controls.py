@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--untrained", action="store_true", help="the bare model")
     parser.add_argument("--limit", type=int, default=12, help="questions")
     options = parser.parse_args()
-    bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED)
+    bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED, min_answer_mass=0.1)
     judge = bare if options.untrained else judge_from("embedded", model=EMBEDDED)
     for name, (method, shown, tried) in conditions(options.limit).items():
         findings = ask(judge, partial(gate, method, shown, tried, judge=judge))

@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--untrained", action="store_true")
     options = parser.parse_args()
-    bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED)
+    bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED, min_answer_mass=0.1)
     judge = bare if options.untrained else judge_from("embedded", model=EMBEDDED)
 
     def measured(rubric: Rubric) -> Measured:

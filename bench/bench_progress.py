@@ -161,7 +161,7 @@ def embedded() -> dict[str, Judge]:
     """Return the embedded judges."""
     fetch_embedded()
     trained = judge_with_adapter("trained", SHIPPED_ADAPTER)
-    untrained = Judge(name="untrained", engine=trained.engine, model=EMBEDDED, mode="trajectory")
+    untrained = Judge(name="untrained", engine=trained.engine, model=EMBEDDED, mode="trajectory", min_answer_mass=0.1)
     adapted = trained.model_copy(update={"mode": "trajectory", "template": None})
     return {"untrained, trajectory": untrained, "trained, trajectory": adapted, "trained, alone": trained}
 

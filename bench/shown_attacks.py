@@ -17,7 +17,7 @@ from workers.engines.base import Engine, EngineRequest, Question, Reply
 from workers.judges.calls import TextTemplate, sections
 from workers.scoring.completions import score
 
-JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")
+JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded", min_answer_mass=0.1)
 
 _NAIVE = sections(Path(__file__).with_name("naive_prompt.txt").read_text(encoding="utf-8"))
 _TURN = (
