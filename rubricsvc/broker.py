@@ -13,7 +13,7 @@ from rubricsvc.settings import Settings
 MEMORY = "memory://"
 BROKER_SECONDS = 2
 _REDIS_TIMEOUTS = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), BROKER_SECONDS)
-"""Without them a server that hangs would hang whoever sends; workers read for 1 s at most."""
+"""Without them a server that hangs would hang the sender, too; workers read for 1 s at most."""
 
 LISTEN_SECONDS = 0.1
 _AT_ONCE = {"max_retries": 1, "interval_start": 0, "interval_step": 0}

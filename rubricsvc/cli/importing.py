@@ -87,8 +87,8 @@ def report(done: ImportedFile) -> None:
         echo(f"{ref} has this content already, and version {newest} is the newest; refer to it as {ref}")
     for ref, state in list(done.not_approved.items())[:MOST_LISTED]:
         action = "submit" if state == "draft" else "approve"
-        why = f"{done.draft_notes[ref]}. Then " if ref in done.draft_notes else ""
-        echo(f"{ref} is not approved ({state}): {why}{action} it with `rubricsvc rubrics review {ref} {action}`")
+        why = f"{done.draft_notes[ref]}. " if ref in done.draft_notes else ""
+        echo(f"{ref} is not approved ({state}): {why}To {action} it: `rubricsvc rubrics review {ref} {action}`")
     if (more := len(done.not_approved) - MOST_LISTED) > 0:
         echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics show --state draft`")
 

@@ -89,18 +89,18 @@ def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[
     random.Random(query.job_id).shuffle(rows)
     for row in sorted(rows, key=lambda row: row["prompt_id"]):
         if only in (None, row["rubric_digest"]):
-            texts = [neutralized(row["prompt"]), neutralized(row["completion"])]
+            texts = row["prompt"], row["completion"]
             for one in rubric(row["rubric"]).rubric.criteria:
                 if one.check is None:
                     names = row["completion_id"], row["rubric"], one.key, query.annotator or "", "", ""
                     words = " / ".join(level_values(one.scale))
                     values = f"{one.scale.low:g} to {one.scale.high:g}" if isinstance(one.scale, Numeric) else words
-                    yield *names, *texts, neutralized(one.text), values
+                    yield *names, *texts, one.text, values
 
 
 def write_sheet(rows: Iterable[Sequence[str | int]], out: Path | None) -> None:
     """Write the rows of a `SHEET` as CSV, or to a file whose name ends in .xlsx as a workbook."""
-    rows = chain([SHEET], rows)
+    rows = ([neutralized(cell) for cell in row] for row in chain([SHEET], rows))
     if out is None or out.suffix.lower() != ".xlsx":
         with open_output(out) as stream:
             csv.writer(stream, lineterminator="\n").writerows(rows)

@@ -128,7 +128,7 @@ def detect(file: InputFile) -> str:
     if (
         first is None
         or file.errors.count  # after a line that is not JSON, its error is what matters
-        or ending in (".yaml", ".yml")  # no other format is YAML
+        or ending in (".yaml", ".yml")
         or get_close_matches("criteria", map(str, fields), cutoff=0.85)  # a misspelt field, and all other errors
         or ("prompt" in fields and ("rubric" in fields or fields.issubset(FIELDS)))  # or one beside a prompt
     ):

@@ -238,9 +238,9 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
             if sum(one.file_size for one in archive.infolist()) > MAX_TEXT:
                 raise ValueError(f"it is larger than {MAX_TEXT // 2**20} MiB when it is unpacked")
             # without the formulas, and with them, of which those without a value are found
-            books = [load_workbook(io.BytesIO(data), read_only=True, data_only=flag) for flag in (True, False)]
-            sheet, *others = [one for one in books[0].worksheets if one.sheet_state == "visible"]
-            source, xml = books[1][sheet.title], archive.read(sheet._worksheet_path)
+            loaded = [load_workbook(io.BytesIO(data), read_only=True, data_only=flag) for flag in (True, False)]
+            sheet, *others = [one for one in loaded[0].worksheets if one.sheet_state == "visible"]
+            source, xml = loaded[1][sheet.title], archive.read(sheet._worksheet_path)
             for one in (sheet, source):
                 one.reset_dimensions()  # which some programs write wrongly
             formulas = source.iter_rows() if re.search(rb"<(\w+:)?f[ />]", xml) else repeat(())

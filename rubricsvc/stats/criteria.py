@@ -46,7 +46,7 @@ class VerdictMatrix(NamedTuple):
 
     @property
     def contributions(self) -> Floats:
-        """The contributions [N, C] to the rewards that there are, as of `contribution_matrix`."""
+        """The contributions [N, C] to known rewards, as of `contribution_matrix`."""
         if self.pooled_contributions is not None:
             return self.pooled_contributions
         return contribution_matrix(self.rubric, np.where(np.isnan(self.rewards)[:, None], np.nan, self.values))

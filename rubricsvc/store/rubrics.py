@@ -196,6 +196,8 @@ def _rank(row: Any) -> ColumnElement[int]:
 def approval_hint(row: RubricRow) -> str:
     """Return how to approve this version, or to use it without approval."""
     submit = f"`rubricsvc rubrics review {row.ref} submit`, then " if row.state == DRAFT else ""
+    if row.content.get("examples"):
+        submit = f"`rubricsvc rubrics test {row.ref} --judge NAME`, then {submit}"
     exactly = f"name it exactly: {row.ref}"
     draft = "let jobs and runs use drafts: --allow-drafts, over HTTP allow_drafts"
     approve = f"`rubricsvc rubrics review {row.ref} approve`"
