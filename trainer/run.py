@@ -17,13 +17,11 @@ import json
 import logging
 import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -36,10 +34,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
 from rubricsvc.formats import Record, load
-from rubricsvc.formats.writing import plain
-from rubricsvc.queries import MAX_LIMIT
 from rubricsvc.schemas import StoredJudge
-from rubricsvc.schemas.base import every_row
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.local import LocalService
@@ -413,7 +408,7 @@ class Run:
                     recorder.begin(config, JudgeInfo(config["judge"]["name"]), read(self.out))
                     recorder.set_state("finished")
                 return TrainedRun(_on_record(s.runs, recorder.run_id))
-        self._store_names()
+        _ = self.tasks
         if resume:  # its record keeps what the preflight was
             before = read_config(self.out) if (self.out / METRICS).is_file() else {}
             forced = {FORCED: before[FORCED]} if FORCED in before else {}
@@ -424,26 +419,6 @@ class Run:
         record, history = self._train(resume, self.judge.record | forced)
         stopped = history is None or history.stopped
         return TrainedRun(record, history, stopped)
-
-    def _store_names(self) -> None:
-        """Store the prompts and rubrics of files under their names there, so that records and pages name them.
-
-        Names that are taken stay those of the rubrics that have them. Without it a run is recorded all the same.
-        """
-        tasks = [task for task in (*self.tasks.train, *self.tasks.held_out, *self.tasks.other) if task.rubric_name]
-        uses = Counter(task.rubric_name for task in tasks)
-        try:
-            with run_service(self.config) as s:
-                taken = {row.name for row in every_row(s.rubrics.page)}
-                for start in range(0, len(tasks), MAX_LIMIT):
-                    lines = []
-                    for task in tasks[start : start + MAX_LIMIT]:
-                        named = uses[task.rubric_name] == 1 and task.rubric_name not in taken
-                        record = Record(task.prompt, task.rubric if named else None, id=task.name or None)
-                        lines.append(json.dumps(plain(replace(record, name=task.rubric_name if named else ""))))
-                    s.imports.create(BytesIO("\n".join(lines).encode()), name="run.jsonl", format="native")
-        except RubricsvcError as error:
-            log.warning("prompts and rubrics are recorded without their names: %s", error)
 
     def evaluate(self) -> list[Metrics] | None:
         """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.

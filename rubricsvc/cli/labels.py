@@ -65,6 +65,8 @@ def export(
     columns = ("completion_id", "rubric", "label.criterion", "label.annotator", "label.value", "label.note")
     with service() as s:
         if blind:
+            if query.job_id is None:
+                raise InvalidError("a sheet is of the completions of a job", hint="name it: --job ID", path="job")
             write_sheet(sheet_rows(s, query), out)
             return
         rows = every_row(s.labels.page, **query.model_dump(exclude={"after", "limit"}))
@@ -78,13 +80,11 @@ def export(
 
 def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
     """Yield the cells of a `SHEET` of a job: prompts by id, their completions in random order."""
-    if query.job_id is None:
-        raise InvalidError("a sheet is of the completions of a job", hint="name it: --job ID", path="job")
     rubric, rows = cache(s.rubrics.get), list[Mapping[str, Any]]()
     after: int | None = 0
     only = query.rubric_id and rubric(query.rubric_id).digest
     while after is not None:
-        part = s.jobs.export(query.job_id, after=after)
+        part = s.jobs.export(query.job_id or 0, after=after)
         rows, after = [*rows, *part.rows], part.next
     random.Random(query.job_id).shuffle(rows)
     for row in sorted(rows, key=lambda row: row["prompt_id"]):

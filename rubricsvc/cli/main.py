@@ -150,21 +150,25 @@ def run(args: Sequence[str]) -> int:
     return status
 
 
-_DATABASE_HINTS = {
+_DATABASE_HINTS = {  # how to go on, by a part of the driver's message
     "database is locked": "another process has the write lock, such as an import; wait for it and try again",
     "disk is full": "free some space on the disk and try again",
 }
-"""How to go on, by a part of the driver's message."""
 
 
 def _explain(error: BaseException) -> tuple[str, str, int]:
     """Return message, hint and exit code of an error."""
+    from pydantic import ValidationError
     from typer._click.exceptions import UsageError
+
+    from rubricsvc.core.validation_messages import first_error
 
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", "", INTERRUPTED
     if isinstance(error, UsageError):
         message = " ".join(error.format_message().split())
+        if isinstance(error.__cause__, ValidationError):
+            message = f"{message.partition(': ')[0]}: {first_error(error.__cause__)[1]}"
         return message, f"see `{error.ctx.command_path if error.ctx else 'rubricsvc'} --help`", BAD_INPUT
     if isinstance(error, RubricsvcError):
         missing = isinstance(error, NotFoundError | UnavailableError)

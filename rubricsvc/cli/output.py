@@ -183,7 +183,8 @@ def _print_rows(rows: Sequence[dict[str, Any]], title: str = "") -> None:
         table.append({})
         for name, value in row.items():
             if isinstance(value, dict) and value and all(map(_is_estimate, value.values())):
-                table[-1] |= {key: one | {"null_reason": None} for key, one in value.items()}  # too long for a column
+                several = f"{name}." if any(map(_is_estimate, table[-1].values())) else ""
+                table[-1] |= {several + key: one | {"null_reason": None} for key, one in value.items()}  # a long text
             elif _is_plain(value):
                 table[-1][name] = shorten(value, 200 if title else 70) if isinstance(value, str) else value
     names = list(dict.fromkeys(name for row in table for name, value in row.items() if value not in (None, "", {}, [])))

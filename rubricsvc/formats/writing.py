@@ -219,7 +219,8 @@ def container_of(format: str, out: Path | None) -> str:
     ending = out.suffix.lower() if out is not None else ""
     if ending and ending not in endings:
         message = f"{format} is not written to a file that ends in {ending!r}"
-        raise InvalidError(message, hint=f"name a file that ends in {', '.join(endings)}", path="out")
+        hint = "use --format criteria_csv" if ending == ".csv" else f"name a file that ends in {', '.join(endings)}"
+        raise InvalidError(message, hint=hint, path="out")
     return endings.get(ending, next(iter(endings.values())))
 
 

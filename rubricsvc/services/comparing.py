@@ -58,9 +58,9 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
 
     a, b = jobs.scoring(session, a_id), jobs.scoring(session, query.b or a_id)
     by, policies = query.by, (query.policy_a, query.policy_b)
-    if a.id == b.id and policies == (None, None):
+    if a.id == b.id and policies[0] == policies[1]:
         names = sorted({item.policy for item in jobs.rewards(session, a.id)})
-        if len(names) != 2:
+        if len(names) != 2 or policies[0] is not None:
             message = f"job {a.id} has {len(names)} policies: {cut(', '.join(names), 200)}"
             raise InvalidError(message, hint=f"name two: `jobs compare {a.id}:POLICY {a.id}:POLICY`", path="policy_a")
         policies = names[0], names[1]

@@ -13,7 +13,7 @@ from rubricsvc.collections import Collection
 from rubricsvc.core import rubric_analysis
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric, nearest_level
-from rubricsvc.core.states import APPROVED, DRAFT, FITTED, IN_REVIEW, RETIRED, ReviewAction, RubricState
+from rubricsvc.core.states import APPROVED, DRAFT, FITTED, IN_REVIEW, NOT_APPROVED, RETIRED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
@@ -69,10 +69,10 @@ class Rubrics(Deletable):
             if new.prompt_id is not None:
                 completions.get_prompt(session, new.prompt_id)
             added = add_version(session, new.rubric, edit, name=new.name, prompt_id=new.prompt_id, origin="api")
-            note = rubrics.notes(session, [added.row.id]).get(added.row.id)
+            why = rubrics.notes(session, [added.row.id]) if added.row.state in NOT_APPROVED else {}
         if added.conflict is not None:
             raise added.conflict
-        return schemas.StoredRubric.of(added.row, note=note)
+        return schemas.StoredRubric.of(added.row, note=why.get(added.row.id))
 
     @takes(schemas.NewGeneration)
     def generate(self, new: schemas.NewGeneration) -> schemas.StoredJob:
@@ -273,7 +273,8 @@ class Rubrics(Deletable):
         """
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=query.allow_drafts)
-            return schemas.StoredRubric.of(row, note=rubrics.notes(session, [row.id]).get(row.id))
+            why = rubrics.notes(session, [row.id]) if row.state in NOT_APPROVED else {}
+            return schemas.StoredRubric.of(row, note=why.get(row.id))
 
 
 class Step(NamedTuple):

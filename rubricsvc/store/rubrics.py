@@ -196,12 +196,11 @@ def _rank(row: Any) -> ColumnElement[int]:
 def approval_hint(row: RubricRow) -> str:
     """Return how to approve this version, or to use it without approval."""
     submit = f"`rubricsvc rubrics review {row.ref} submit`, then " if row.state == DRAFT else ""
-    if row.content.get("examples"):
-        submit = f"`rubricsvc rubrics test {row.ref} --judge NAME`, then {submit}"
+    tested = f"`rubricsvc rubrics test {row.ref} --judge NAME`, then " if row.content.get("examples") else ""
     exactly = f"name it exactly: {row.ref}"
     draft = "let jobs and runs use drafts: --allow-drafts, over HTTP allow_drafts"
     approve = f"`rubricsvc rubrics review {row.ref} approve`"
-    return f"approve it: {submit}{approve}; or {exactly if row.state == RETIRED else draft}"
+    return f"approve it: {tested}{submit}{approve}; or {exactly if row.state == RETIRED else draft}"
 
 
 def reject_drafts(session: Session, ids: Sequence[int] | Select[int]) -> None:
