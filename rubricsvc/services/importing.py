@@ -293,10 +293,10 @@ class _Importer:
         result, counts, errors = self.result, added(self.session), self.file.errors
         if not self.query.skip_invalid:
             errors.raise_if_any(*self._hints)
-        waiting = {
-            id_: ref for id_, ref in zip(result.rubric_ids, result.rubrics, strict=True) if ref in result.not_approved
-        }
-        result.draft_notes = {waiting[id_]: note for id_, note in rubrics.notes(self.session, sorted(waiting)).items()}
+        if result.not_approved:
+            refs = dict(zip(result.rubric_ids, result.rubrics, strict=True))
+            notes = rubrics.notes(self.session, sorted(refs))
+            result.draft_notes = {refs[id_]: note for id_, note in notes.items() if refs[id_] in result.not_approved}
         result.prompt_ids = list(dict.fromkeys([*self._used_prompts, *self._prompt_refs.values()]))
         ids = {"prompts": result.prompt_ids, "rubrics": result.rubric_ids}
         ids |= {COMPLETIONS: result.completion_ids, LABELS: result.label_ids}
