@@ -323,7 +323,13 @@ def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> R
         step=line["step"],
         line=dict(line),
         groups=tuple(
-            EvaluationGroup(prompt=tasks[place].prompt, rubric=tasks[place].rubric, completions=tuple(some))
+            EvaluationGroup(
+                prompt=tasks[place].prompt,
+                prompt_name=tasks[place].name,
+                rubric=tasks[place].rubric,
+                rubric_name=tasks[place].rubric_name,
+                completions=tuple(some),
+            )
             for place, some in groups.items()
         ),
     )

@@ -36,15 +36,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.states import RunState
 from rubricsvc.errors import InvalidError, RubricsvcError, cut
 from rubricsvc.queries import MAX_LIMIT
-from rubricsvc.schemas.runs import (
-    STEP,
-    NewRun,
-    Rollout,
-    RolloutGroup,
-    RunEvaluation,
-    RunHeartbeat,
-    RunStep,
-)
+from rubricsvc.schemas.runs import STEP, NewRun, Rollout, RolloutGroup, RunEvaluation, RunHeartbeat, RunStep
 
 if TYPE_CHECKING:
     from rubricsvc.services.runs import Runs
@@ -174,7 +166,16 @@ def rollout_groups(
             **recorded_reward(result),
         )
         groups[-1][1].append(rollout)
-    return tuple(RolloutGroup(prompt=task.prompt, rubric=task.rubric, rollouts=tuple(r)) for task, r in groups)
+    return tuple(
+        RolloutGroup(
+            prompt=task.prompt,
+            prompt_name=task.name,
+            rubric=task.rubric,
+            rubric_name=task.rubric_name,
+            rollouts=tuple(rollouts),
+        )
+        for task, rollouts in groups
+    )
 
 
 @contextmanager

@@ -365,12 +365,15 @@ class JobRewards(RewardSource):
             name = f"{self._run} eval step {step}, {self.evaluated}"
         pairs = zip(tasks, completions, strict=True)
         asked = sorted({(task.prompt.digest, task.rubric.digest, one.digest) for task, one in pairs})
+        asked_of = [tasks[at[0]] for at in groups]
         new = NewRewards(
             judge=self.judge.name,
             judge_digest=self.judge.digest,
-            prompts=tuple(tasks[at[0]].prompt for at in groups),
+            prompts=tuple(task.prompt for task in asked_of),
+            prompt_names=tuple(task.name for task in asked_of),
             completions=tuple(tuple(completions[place] for place in at) for at in groups),
-            rubrics=tuple(tasks[at[0]].rubric for at in groups),
+            rubrics=tuple(task.rubric for task in asked_of),
+            rubric_names=tuple(task.rubric_name for task in asked_of),
             timeout=0.0,
             name=name,
             key=digest(self._run, step, self.judge.digest or self.judge.name, asked, self.evaluated),

@@ -288,6 +288,10 @@ class NewRewards(Wire):
         description="A rubric for each prompt, or one for all: a rubric, or id, name (newest approved version),"
         " name@version or digest. Null, or none at all: the prompt's own.",
     )
+    prompt_names: Batch[Name] = Field((), description="For each prompt its external id, if it is a new value.")
+    rubric_names: Batch[Name] = Field(
+        (), description="For each rubric its name, if it is a new value and the name too."
+    )
     completions: Batch[Annotated[tuple[GivenCompletion, ...], Field(min_length=1)]] = Field(
         min_length=1, description="The completions of each prompt: texts, values or ids."
     )

@@ -73,11 +73,18 @@ class Rollout(Learned):
     completion: Completion = Field(description="The completion.")
 
 
-class RolloutGroup(Value):
-    """The rollouts of one prompt in a step, and the rubric version that they were scored by."""
+class PromptGroup(Value):
+    """What a policy sampled for one prompt, and the rubric version that it was scored by."""
 
     prompt: Prompt = Field(description="The prompt.")
+    prompt_name: Name = Field(default="", description="External id of the prompt, if it is new.")
     rubric: Rubric = Field(description="The rubric.")
+    rubric_name: Name = Field(default="", description="Name of the rubric, if both are new.")
+
+
+class RolloutGroup(PromptGroup):
+    """The rollouts of one prompt in a step."""
+
     rollouts: tuple[Rollout, ...] = Field(min_length=1, description="Its completions.")
 
 
@@ -202,11 +209,9 @@ class EvaluationCompletion(Sampled):
         return self
 
 
-class EvaluationGroup(Value):
-    """The completions of one held-out prompt, and the rubric version that they were scored by."""
+class EvaluationGroup(PromptGroup):
+    """The completions of one held-out prompt."""
 
-    prompt: Prompt = Field(description="The prompt.")
-    rubric: Rubric = Field(description="The rubric.")
     completions: tuple[EvaluationCompletion, ...] = Field(min_length=1, description="Its completions.")
 
 

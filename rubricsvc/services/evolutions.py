@@ -27,7 +27,7 @@ from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.base import MAX_BATCH, takes
-from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.services.versions import Edit, add_named, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import Database, by_id, get_or_add, name_of, page_of
@@ -128,15 +128,12 @@ class Evolutions:
                     raise InvalidError(message, hint=hint, path="evolve.approve")
                 prompt_id = completions.add_prompt(session, prompt).id
                 unique = {"key": digest("evolution", new.run, prompt_id, base.digest)}
-                known = page_of(session, EvolutionRow, key=unique["key"])
-                if known:
+                if known := page_of(session, EvolutionRow, key=unique["key"]):
                     row = known[0]
                 else:
+                    edit = replace(self.edit, by=self.edit.by or new.run)
                     version = evolutions.authored(session, base.digest, prompt_id)
-                    if version is None:
-                        edit = replace(self.edit, by=self.edit.by or new.run)
-                        name = f"rubric-{base.digest[:12]}"
-                        version = add_version(session, base, edit, name=name).row
+                    version = version or add_named(session, base, edit, "", prompt_id)
                     columns = {"rubric_id": version.id, "run": new.run, "prompt_id": prompt_id}
                     row, _ = get_or_add(session, EvolutionRow, unique, **columns)
                 step = evolutions.begin_step(session, row, new.step)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import zip_longest
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -21,10 +22,10 @@ from rubricsvc.formats import RubricCheck
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, GivenRubric, JobComparison
+from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison
 from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.deletion import Deletable
-from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.completions import verdicts_of_items
@@ -152,12 +153,12 @@ def reachable() -> Iterator[None]:
         raise UnavailableError(message) from error
 
 
+_OF_RUBRIC = (Reason.CHECK_ERROR, Reason.NO_VARIABLE, Reason.NOT_JSON)
 _START = "start the server, or correct its URL (it usually ends in /v1)"
-_STRONGER = "use a stronger model, or a judge with `--mode readout`"
-_OTHER_RUBRIC = "correct the rubric and import it"
 FIXES = {
-    Reason.UNREACHABLE: _START,
-    Reason.UNAVAILABLE: _START,
+    **dict.fromkeys(OF_REPLY, "use a stronger model, or a judge with `--mode readout`"),  # some have their own below
+    **dict.fromkeys((Reason.UNREACHABLE, Reason.UNAVAILABLE), _START),
+    **dict.fromkeys(_OF_RUBRIC, "correct the rubric and import it"),
     Reason.TIMEOUT: "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
     Reason.RATE_LIMITED: "try again later, or with a lower endpoint.concurrency in a judge file",
     Reason.SERVER_ERROR: "see the server's own log",
@@ -167,28 +168,16 @@ FIXES = {
     Reason.ENGINE_ERROR: "correct what the verdict's detail names; `rubricsvc doctor` checks the installation",
     Reason.NO_SANDBOX: "install bubblewrap on the workers",
     Reason.TRUNCATED: "raise sampling.max_tokens in the judge's file",
-    Reason.UNPARSEABLE: _STRONGER,
-    Reason.WRONG_CRITERIA: _STRONGER,
-    Reason.CONTRADICTORY: _STRONGER,
-    Reason.TEMPLATE_COPIED: _STRONGER,
-    Reason.OUT_OF_RANGE: _STRONGER,
     Reason.NO_EVIDENCE: "use a stronger model, or a judge without require_evidence",
     Reason.NO_ANSWER: "use a judge with `--mode written`",
     Reason.NO_LOGPROBS: "the server returns no log-probabilities: use a judge with `--mode written` (comparative and"
     " trajectory judges can write too, see docs/judges.md)",
     Reason.DECLINED: "use another model",
     Reason.TOO_LONG: "use a model with a longer context",
-    Reason.CHECK_ERROR: _OTHER_RUBRIC,
-    Reason.NO_VARIABLE: _OTHER_RUBRIC,
-    Reason.NOT_JSON: _OTHER_RUBRIC,
 }
 """What to do about each reason of a failure."""
 
-_THEN = {
-    Reason.REFUSED: "retry",
-    Reason.NO_SANDBOX: "retry",
-    **{reason: "rescore" for reason, fix in FIXES.items() if fix is _OTHER_RUBRIC},
-}
+_THEN = {Reason.REFUSED: "retry", Reason.NO_SANDBOX: "retry", **dict.fromkeys(_OF_RUBRIC, "rescore")}
 """The command that scores a job again after the fix; where the fix is another judge, a new job does."""
 
 
@@ -424,12 +413,11 @@ class Rewards:
         rubric belongs to another prompt, or a prompt has no rubric or several.
         """
         count, total = len(new.prompts), sum(map(len, new.completions))
-        if len(new.completions) != count:
-            message = f"completions of {len(new.completions)} prompts for {count} prompts"
-            raise InvalidError(message, hint="send a list of completions for each prompt", path="completions")
-        if len(new.rubrics) not in (0, 1, count):
-            message = f"{len(new.rubrics)} rubrics for {count} prompts"
-            raise InvalidError(message, hint="send a rubric for each prompt, one for all, or none", path="rubrics")
+        sizes = {"completions": (count,), "rubrics": (0, 1, count), "prompt_names": (0, count)}
+        for path, allowed in (sizes | {"rubric_names": (0, len(new.rubrics))}).items():
+            if (size := len(getattr(new, path))) not in allowed:
+                hint = f"send {' or '.join(map(str, sorted({*allowed})))}: the order is that of the prompts"
+                raise InvalidError(f"{size} {path} for {count} prompts", hint=hint, path=path)
         if total > MAX_COMPLETIONS:
             message = f"{total} completions; a request is limited to {MAX_COMPLETIONS}"
             raise InvalidError(message, hint="send several requests", path="completions")
@@ -462,13 +450,13 @@ class Rewards:
 
     def _store(self, session: Session, new: NewRewards) -> list[ItemKey]:
         """Store what is new of a batch; return the item of each completion, in order."""
-        added = completions.add_prompts(session, ((one, None) for one in new.prompts if isinstance(one, Prompt)))
+        named = zip_longest(new.prompts, new.prompt_names)
+        added = completions.add_prompts(session, ((one, id_ or None) for one, id_ in named if isinstance(one, Prompt)))
         prompt_ids: list[int] = []
         for place, one in enumerate(new.prompts):
             with at_path(f"prompts.{place}"):
-                prompt_ids.append(
-                    added[one.digest, None] if isinstance(one, Prompt) else completions.get_prompt(session, one).id
-                )
+                id_ = added[one.digest, None] if isinstance(one, Prompt) else completions.get_prompt(session, one).id
+                prompt_ids.append(id_)
         known: dict[object, RubricRow] = {}
         rubric_ids: list[int] = []
         for place, prompt_id in enumerate(prompt_ids):
@@ -477,7 +465,7 @@ class Rewards:
             key = (wanted.digest, prompt_id) if isinstance(wanted, Rubric) else wanted or ("own", prompt_id)
             with at_path(f"prompts.{place}" if wanted is None else f"rubrics.{at}"):
                 if (row := known.get(key)) is None:
-                    row = known[key] = self._rubric(session, new, wanted, prompt_id)
+                    row = known[key] = self._rubric(session, new, at, prompt_id)
                 if row.prompt_id not in (None, prompt_id):
                     hint = "score it by a rubric of its own prompt, or by one that belongs to none"
                     raise InvalidError(f"{row.ref} belongs to another prompt: {row.prompt_id}", hint=hint)
@@ -498,9 +486,9 @@ class Rewards:
         stored = iter(completions.add_many(session, values))
         return [(next(stored) if id_ is None else id_, rubric_id) for id_, rubric_id in keys]
 
-    def _rubric(self, session: Session, new: NewRewards, given: GivenRubric | None, prompt_id: int) -> RubricRow:
+    def _rubric(self, session: Session, new: NewRewards, at: int, prompt_id: int) -> RubricRow:
         """Return the rubric that is given for a prompt, which is stored if it is new; or else the prompt's own."""
-        if given is None:
+        if (given := new.rubrics[at] if new.rubrics else None) is None:
             if not (rows := rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)):
                 raise no_rubric(session, "the prompt has no rubric", [prompt_id])
             if len(rows) > 1:
@@ -512,4 +500,6 @@ class Rewards:
         if (row := rubrics.of_content(session, given.digest, prompt_id)) is not None:
             return row
         self.check(given)
-        return add_version(session, given, self.edit, name=f"rubric-{given.digest[:12]}", origin="api").row
+        name = new.rubric_names[at] if new.rubric_names else ""
+        owner = prompt_id if len(new.rubrics) == len(new.prompts) else None  # one for all is of none
+        return add_named(session, given, self.edit, name, owner, origin="api")

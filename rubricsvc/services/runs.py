@@ -17,7 +17,7 @@ from rubricsvc.schemas import Page
 from rubricsvc.schemas import runs as wire
 from rubricsvc.schemas.base import takes
 from rubricsvc.services.deletion import Deletable
-from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.stats.reports import CriterionAgreement
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
@@ -236,7 +236,7 @@ class Runs(Deletable):
         self,
         session: Session,
         run: RunRow,
-        sampled: Sequence[tuple[wire.RolloutGroup | wire.EvaluationGroup, Completion, Mapping[str, wire.Rewarded]]],
+        sampled: Sequence[tuple[wire.PromptGroup, Completion, Mapping[str, wire.Rewarded]]],
     ) -> list[tuple[dict[str, int], dict[str, dict[str, Any]]]]:
         """Store what is new of completions that a policy sampled; return the columns of each, and of its rewards.
 
@@ -254,7 +254,7 @@ class Runs(Deletable):
         for rubric in {group.rubric.digest: group.rubric for group, *_ in sampled}.values():
             self.check(rubric)
         edit = replace(self.edit, by=run.name)
-        prompt_ids = completions.add_prompts(session, ((group.prompt, None) for group, *_ in sampled))
+        prompt_ids = completions.add_prompts(session, ((one.prompt, one.prompt_name or None) for one, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}
         trained = [rewards.get(wire.REWARD) for *_, rewards in sampled]
         items_of = [scored.get(one.item_id or 0) if one is not None else None for one in trained]
@@ -263,7 +263,7 @@ class Runs(Deletable):
             prompt_id, digest = prompt_ids[group.prompt.digest, None], group.rubric.digest
             if (prompt_id, digest) not in rubric_ids:  # the prompt's stored version before others; stored if new
                 row = authored(session, digest, prompt_id)
-                row = row or add_version(session, group.rubric, edit, name=f"rubric-{digest[:12]}").row
+                row = row or add_named(session, group.rubric, edit, group.rubric_name, prompt_id)
                 rubric_ids[prompt_id, digest] = row.id
             if item is None:
                 new.append((prompt_id, completion))

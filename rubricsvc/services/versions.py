@@ -1,9 +1,10 @@
 """How a version of a rubric is added, in which state, beside whose edits; and what differs between two."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from sqlalchemy.orm import Session
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.rubric import Rubric
@@ -21,14 +22,8 @@ from rubricsvc.core.states import (
 from rubricsvc.errors import ConflictError, cut
 from rubricsvc.services.comparing import match_criteria
 from rubricsvc.store import rubrics
-from rubricsvc.store.session import added
+from rubricsvc.store.session import added, page_of
 from rubricsvc.store.tables import RubricRow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy.orm import Session
-
 
 MAX_CHANGES = 12  # changes of each side that a conflict lists
 
@@ -115,14 +110,26 @@ def add_version(
         conflict = _conflict(parent, other, row)
         if is_new:
             row.state = DRAFT
-            rubrics.record_event(
-                session, row, DRAFT, by=by, comment=f"refused: {parent.ref} had been edited as {other.ref}"
-            )
+            refused = f"refused: {parent.ref} had been edited as {other.ref}"
+            rubrics.record_event(session, row, DRAFT, by=by, comment=refused)
     elif is_new:
         rubrics.record_event(session, row, row.state, by=by, comment=branch)
     elif state == APPROVED and row.state == DRAFT:
         rubrics.approve(session, [row], edit.gate, branch)
     return Addition(row, is_new, conflict)
+
+
+def add_named(
+    session: Session, rubric: Rubric, edit: Edit, name: str, prompt_id: int | None, *, origin: RubricOrigin = IMPORTED
+) -> RubricRow:
+    """Add a rubric under the name that it came with, for its prompt, so that an import of the same file finds it.
+
+    Without a name it is named ``rubric-`` with the first digits of its digest, and is for any prompt. So it is if a
+    version has the name already, which stays that of its rubric.
+    """
+    if not name or page_of(session, RubricRow, limit=1, name=name):
+        name, prompt_id = f"rubric-{rubric.digest[:12]}", None
+    return add_version(session, rubric, edit, name=name, prompt_id=prompt_id, origin=origin).row
 
 
 def add_versions(session: Session, given: Sequence[tuple[Rubric, str, int | None]], edit: Edit) -> list[RubricRow]:

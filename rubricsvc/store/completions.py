@@ -98,7 +98,7 @@ PromptKey = tuple[str, str | None]  # the digest and the external id of a prompt
 
 
 def add_prompts(session: Session, given: Iterable[tuple[Prompt, str | None]]) -> dict[PromptKey, int]:
-    """Add the prompts that are new; return the ids of those that need no further id of a file."""
+    """Add the prompts that are new; return the ids of all without, and of those that need no further id of a file."""
     keys = {
         (prompt.digest, external_id): prompt
         for prompt, external_id in given
@@ -114,11 +114,7 @@ def add_prompts(session: Session, given: Iterable[tuple[Prompt, str | None]]) ->
     add_new(session, PromptRow, new)
     query = select(PromptRow.digest, PromptRow.external_id, PromptRow.id).where(PromptRow.digest.in_(rows))
     stored = {digest: (external_id, id_) for digest, external_id, id_ in session.execute(query)}
-    return {
-        (digest, external_id): stored[digest][1]
-        for digest, external_id in keys
-        if external_id in (None, stored[digest][0])
-    }
+    return {(digest, known): id_ for digest, row in stored.items() for known, id_ in (row, (None, row[1]))}
 
 
 def add_many(session: Session, completions: Iterable[tuple[int, Completion]]) -> list[int]:

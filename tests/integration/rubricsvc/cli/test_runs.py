@@ -55,6 +55,8 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert "judge quick" in ran.err and "Celery worker in this process" in ran.err
     assert [job["name"] for job in cli("jobs", "list", "--json").lines] == [f"first step {n}" for n in (1, 2, 3)]
     assert [judge["name"] for judge in cli("judges", "list", "--json").lines] == ["quick"]
+    assert sorted(one["name"] for one in cli("rubrics", "list", "--json").lines) == ["first", "second"]
+    assert sorted(one["external_id"] for one in cli("prompts", "list", "--json").lines) == ["one", "two"]
     assert ran.err.count("judges calibrate") == 1 and ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
     shown = cli("runs", "show", 1, "--json").json

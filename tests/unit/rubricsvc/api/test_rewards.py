@@ -35,7 +35,8 @@ def test_rewards_of_an_unfinished_job_are_202(filled: TestClient) -> None:
 
 
 def test_rewards_are_in_the_order_of_the_request(filled: TestClient, db: Database) -> None:
-    job_id = post(filled)[1]["job_id"]
+    names = {"prompt_names": ["", "p/2"], "rubric_names": ["", "own"]}
+    job_id = post(filled, **names)[1]["job_id"]
     work_off(db, fail=1, other=Verdict.scored("b", 1.0))
     status, body = post(filled)
     first, _, same, other = body["rewards"]
@@ -44,7 +45,8 @@ def test_rewards_are_in_the_order_of_the_request(filled: TestClient, db: Databas
     assert [one["text"] for one in texts] == ["two", "one", "two", "three"]
     assert [one["prompt_id"] for one in body["rewards"]] == [1, 1, 1, 2]
     assert first == same
-    assert [one["rubric"] for one in (first, other)] == ["r@1", filled.get("/v1/rubrics/2").json()["name"] + "@1"]
+    assert [one["rubric"] for one in (first, other)] == ["r@1", "own@1"]
+    assert filled.get("/v1/prompts/p%2F2").json()["id"] == filled.get("/v1/rubrics/own").json()["prompt_id"] == 2
     assert filled.get(f"/v1/rewards/{job_id}").status_code == 200
     by_id = {one["completion_id"]: one for one in filled.get(f"/v1/rewards/{job_id}").json()["rewards"]}
     assert by_id == {one["completion_id"]: one for one in body["rewards"]}
@@ -69,6 +71,9 @@ def test_rewards_are_in_the_order_of_the_request(filled: TestClient, db: Databas
         ({"rubrics": ["r@1", {"criteria": []}]}, (422, "invalid", "rubrics.1.criteria")),
         ({"rubrics": ["r@1", {**INLINE, "formula": "unknown"}]}, (422, "invalid", "rubrics.1.formula")),
         ({"rubrics": ["r@1"] * 3}, (422, "invalid", "rubrics")),
+        ({"prompt_names": ["p/1"]}, (422, "invalid", "prompt_names")),
+        ({"rubric_names": ["r"]}, (422, "invalid", "rubric_names")),
+        ({"rubric_names": ["", "a@b"]}, (422, "invalid", "rubrics.1")),
         ({"completions": [["one"]]}, (422, "invalid", "completions")),
         ({"completions": [["one"], []]}, (422, "invalid", "completions.1")),
         ({"completions": [["one"], [1]]}, (422, "invalid", "completions.1.0")),

@@ -101,6 +101,26 @@ def test_record_joins_what_people_authored(each_db: Database) -> None:
     assert own.ref == "own@1"
 
 
+def test_record_stores_new_rubrics_under_names_that_are_free(each_db: Database) -> None:
+    other, second = (RUBRIC.model_copy(update={"min_coverage": share}) for share in (0.25, 0.5))
+    with each_db.write() as session:
+        rubrics.add(session, other, name="taken")
+    groups = [
+        RolloutGroup(prompt=prompt, prompt_name=f"p{at}", rubric=one, rubric_name=name, rollouts=(rollout("text"),))
+        for at, (prompt, one, name) in enumerate(zip(PROMPTS, (RUBRIC, second), ("free", "taken"), strict=True))
+    ]
+    store = Runs(each_db)
+    store.create(new_run())
+    for _ in range(2):
+        store.record(1, RunStep(step=1, metrics={}, groups=tuple(groups)))
+    with each_db.write() as session:
+        assert [row.rubric for row in store.rollouts(1)] == ["free@1", f"rubric-{second.digest[:12]}@1"]
+        assert [completions.get_prompt(session, f"p{at}").value for at in (0, 1)] == list(PROMPTS)
+        own = completions.get_prompt(session, "p0").id  # as of an import, which finds it
+        assert rubrics.add(session, RUBRIC, name="free", prompt_id=own).version == 1
+        assert rubrics.get(session, "taken").value == other
+
+
 def scored_item(db: Database) -> tuple[int, Completion]:
     """An item of a job, and its completion."""
     completion = Completion(text="one", policy="tiny", step=0)
