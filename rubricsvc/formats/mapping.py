@@ -328,8 +328,8 @@ class Scope:
         return Node(_SLOT.sub(lambda slot: str(parts[slot[1]].value), text), path)
 
     def admits(self, spec: dict[str, Any]) -> bool:
-        """Return whether the conditions of a part hold: ``if`` a value that counts, ``has`` one that may be empty."""
-        if "has" in spec and self.find(spec["has"]).value is MISSING:
+        """Return whether the conditions of a part hold: ``if`` a value that counts, ``has`` one that is there."""
+        if "has" in spec and self.evaluate(spec["has"], required=False).value is MISSING:
             return False
         if "if" not in spec:
             return True

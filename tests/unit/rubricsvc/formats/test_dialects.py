@@ -151,8 +151,13 @@ def test_load_reports_lines_of_rows(tmp_path: Path) -> None:
 
 
 def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
-    notes = load(write(tmp_path, "verl_unknown")).notes
-    assert [(note.code, note.path) for note in notes] == [("rule", "reward_model.rubrics[0].tags")]
+    for name, expected in {
+        "verl_unknown": [("rule", "reward_model.rubrics[0].tags", "")],
+        "label_studio": [("ignored", "", "tone"), ("ignored", "", "left")],
+    }.items():
+        notes = load(write(tmp_path, name)).notes
+        assert [(note.code, note.path) for note in notes] == [(code, path) for code, path, _ in expected], name
+        assert all(part in note.message for note, (*_, part) in zip(notes, expected, strict=True)), notes
 
 
 def test_load_reads_criteria_and_reports_of_deep_research_bench(tmp_path: Path) -> None:
