@@ -94,6 +94,7 @@ ERRORS: list[tuple[str, str, Any, str]] = [
     ("advancedif", "prompt_metadata", "{", "prompt_metadata"),
     ("infobench", "decomposed_questions.1", "", "decomposed_questions[1]"),
     ("label_studio", "0.annotations.0.result.0.from_name", ..., "annotations[0].result[0].from_name"),
+    ("argilla", "0.responses.clear.0.status", "x", "responses.clear[0].status"),
     ("profbench", "rubrics.0.criterion_weight", "huge", "rubrics[0].criterion_weight"),
     ("profbench", "rubrics.1.o3_fulfilment", "maybe", "rubrics[1].o3_fulfilment"),
     ("tinker", "convo.0.role", "usr", "convo[0].role"),
@@ -154,6 +155,7 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
     for name, expected in {
         "verl_unknown": [("rule", "reward_model.rubrics[0].tags", "")],
         "label_studio": [("ignored", "", "tone"), ("ignored", "", "left")],
+        "argilla": [("ignored", "", "discarded"), ("ignored", "", "draft")],
     }.items():
         notes = load(write(tmp_path, name)).notes
         assert [(note.code, note.path) for note in notes] == [(code, path) for code, path, _ in expected], name
