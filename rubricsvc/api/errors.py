@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, IntegrityError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
@@ -61,6 +61,9 @@ def from_exception(error: Exception) -> RubricsvcError:
         case _ if isinstance(error, AWAY):
             log.error("database_unavailable", error=str(error))
             return UnavailableError("the database is unavailable", hint="check it with `rubricsvc doctor`")
+        case IntegrityError():
+            log.error("integrity_error", error=str(error))
+            return UnavailableError("a row that it needs was changed or deleted meanwhile", hint="send it again")
         case DataError() | OverflowError():
             hint = "send shorter texts and smaller numbers; /docs lists the limits"
             return InvalidError("a value exceeds the limits of the database", hint=hint)
@@ -69,11 +72,10 @@ def from_exception(error: Exception) -> RubricsvcError:
             return RubricsvcError("internal error; the service's log has the details under this request id", hint=hint)
 
 
-HANDLERS: dict[Any, Any] = dict.fromkeys(
-    (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError),
+HANDLERS: dict[Any, Any] = dict.fromkeys(  # of exceptions that have a response of their own
+    (RubricsvcError, RequestValidationError, HTTPException, *AWAY, IntegrityError, DataError, OverflowError),
     lambda request, error: error_response(request.scope, error),
 )
-"""The handler of each kind of exception that has a response of its own."""
 
 
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:

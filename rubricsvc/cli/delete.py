@@ -26,13 +26,13 @@ def delete(
     """
     with service() as s:
         of_noun = getattr(s, noun)
-        rows = sum((Counter(of_noun.delete(ref, dry_run=True).rows) for ref in refs), Counter[str]())
+        rows = sum((Counter(of_noun.delete(ref, dry_run=True).rows) for ref in {*refs}), Counter[str]())
         if not yes:
             show({"deletes": rows}, as_json)
             if not sys.stdin.isatty():
                 raise InvalidError(f"this deletes {counted(rows.total(), 'row')}", hint="confirm it with --yes")
             typer.confirm("Delete them?", abort=True, err=True)
-        for number, ref in enumerate(refs, start=1):
+        for number, ref in enumerate(refs := [*dict.fromkeys(refs)], start=1):
             done = of_noun.delete(ref, vacuum=number == len(refs))
     show({"deleted": rows}, as_json)
     if done.erased is False:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import asdict
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -277,9 +276,7 @@ def export(
         if refs:
             stored = (s.rubrics.get(ref) for ref in refs)
         else:
-            approved = partial(every_row, s.rubrics.page, state=APPROVED)
-            newest = {one.name: one.id for one in approved()}
-            stored = (one for one in approved() if one.id == newest.get(one.name))
+            stored = (one for one in {one.name: one for one in every_row(s.rubrics.page, state=APPROVED)}.values())
         lost = Counter[str]()
         rows = writing.rows((record_of(s, one) for one in stored), format, lost)
         with output.open_output(out) as stream:

@@ -15,7 +15,6 @@ TRAINED, UNTRAINED = "trained", "untrained"
 """Scorers of a table: the judge of the passport, and its base."""
 
 Count = Annotated[int, Field(ge=0)]
-Removed = Annotated[JsonValue, Field(exclude=True, description="Of older passports; not used.")]
 
 
 class Row(Value):
@@ -86,7 +85,6 @@ class DataSource(Value):
     license: Text = Field(description="License of the set; that of the texts for questions made by construction.")
     completions: Count = Field(description="Completions.")
     questions: Count = Field(description="Questions with a label, without duplicates.")
-    pairs: Removed = None
     duplicates: Count = Field(0, description="Repeated labels that were left out.")
     contradictions: Count = Field(0, description="Questions with different labels, whose mean was used.")
     left_out: dict[Title, Count] = Field({}, description="Labels that could not be trained on, by reason.")
@@ -109,8 +107,6 @@ class CalibrationReport(Value):
     calibration: Calibration | None = Field(None, description="Fitted curves.")
     before: Figure = Field(description="Expected calibration error without the curves.")
     after: Figure = Field(default_factory=Figure, description="Expected calibration error with them.")
-    bins_before: Removed = None
-    bins_after: Removed = None
 
 
 class Passport(Value):
@@ -130,9 +126,6 @@ class Passport(Value):
     calibration: CalibrationReport | None = Field(None, description="Calibration.")
     repeatability: Repeatability | None = Field(None, description="Deviation when asked again.")
     audit: Audit | None = Field(None, description="Attacks on the trained judge.")
-    ablations: Removed = None
-    agreement: Removed = None
-    audit_untrained: Removed = None
 
     def check_judge(self, judge: Judge) -> None:
         """Raise an InvalidError if this is not the passport of ``judge``."""

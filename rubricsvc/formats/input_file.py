@@ -40,6 +40,7 @@ MAX_LINE = 64 * 1024 * 1024  # bytes of one line of JSONL
 MAX_TEXT = 256 * 1024 * 1024  # bytes of a file that is not JSONL
 HEAD = 8192
 MAX_YAML = 1_000_000  # keys and values of a YAML document; a node of it takes a kilobyte of memory
+MAX_CELLS = 10_000_000  # of a sheet
 ROWS = 1000  # rows of Parquet that are in memory
 
 Document = tuple[Any, Location, list[FileProblem]]  # one record as plain data, where it is, and its errors as a text
@@ -231,7 +232,7 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
     except ModuleNotFoundError:
         hint = "pip install 'rubricsvc[excel]'"
         raise file_error(location, "not_readable", "openpyxl is not installed", hint) from None
-    rows, unknown = list[list[str]](), list[str]()
+    rows, unknown, cells = list[list[str]](), list[str](), 0
     try:
         with warnings.catch_warnings(), ZipFile(io.BytesIO(data)) as archive:
             warnings.simplefilter("ignore")  # of styles and extensions, which do not matter here
@@ -245,14 +246,17 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
                 one.reset_dimensions()  # which some programs write wrongly
             formulas = source.iter_rows() if re.search(rb"<(\w+:)?f[ />]", xml) else repeat(())
             for row, written in zip(sheet.iter_rows(), formulas, strict=False):
+                if (cells := cells + len(row) + 1) > MAX_CELLS:
+                    raise ValueError(f"it has more than {MAX_CELLS} cells, empty ones before others included")
                 rows.append([_cell_text(cell.value) for cell in row])
                 empty = [f for cell, f in zip(row, written, strict=False) if f.data_type == "f" and cell.value is None]
                 empty += [cell for cell in row if cell.data_type == "e"]
                 unknown += [f"{cell.coordinate}: {cell.value}" for cell in empty]
-            merged = [range_boundaries(one.decode()) for one in re.findall(rb'mergeCell [^>]*ref="([A-Z0-9:]+)"', xml)]
-            if sum(min(bottom, len(rows)) - top for _, top, _, bottom in merged) > MAX_YAML:
-                raise ValueError(f"it has more than {MAX_YAML} merged cells")
-    except (BadZipFile, zlib.error, KeyError, ValueError, TypeError, AttributeError, OSError, SyntaxError) as error:
+            ranges = re.findall(rb'mergeCell\s[^>]*?ref\s*=\s*["\']([A-Z0-9:]+)', xml)
+            merged = [range_boundaries(one.decode()) for one in ranges]
+            if sum((min(bottom, len(rows)) - top) * left for left, top, _, bottom in merged) > MAX_CELLS:
+                raise ValueError(f"merged cells make it more than {MAX_CELLS}")
+    except (BadZipFile, zlib.error, LookupError, ValueError, TypeError, AttributeError, OSError, SyntaxError) as error:
         hint = "save it as .xlsx, without a password and not as .xls; unpack other ZIP files"
         raise file_error(location, "not_readable", f"is no Excel workbook: {error}", hint) from None
     if unknown:
@@ -539,8 +543,9 @@ class InputFile:
         if kind == "toml":
             try:
                 record = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates as texts
+                check_storable(record)
                 return iter([(record, Location(self.name, 1), [])])
-            except tomllib.TOMLDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise file_error(self.location, "toml_invalid", f"is not TOML: {error}") from None
         if kind == "csv":
             return read_csv(text, self.name, self.max_values, rename=self.mapping is None)

@@ -151,6 +151,7 @@ def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = Non
         what = "cannot be written" if format in FORMATS else "does not exist"
         hint = f"choose one of {', '.join(WRITERS)}"
         raise InvalidError(f"the format {format!r} {what}", hint=hint, path="format")
+    names = set[str]()
     for record in records:
         try:
             if format == "native":
@@ -163,6 +164,8 @@ def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = Non
             else:
                 written = list(_rows(record, record.rubric, format))
             missing = _lost(record, _read_back(written, record, format))
+            missing += ["two versions of a name"] if format == "criteria_csv" and record.name in names else []
+            names.add(record.name)
             if missing and (format == "criteria_csv" or "state" in missing):
                 message = f"{format} cannot carry {', '.join(missing)}"
                 raise InvalidError(message, hint="choose --format native, which carries all", path=missing[0])

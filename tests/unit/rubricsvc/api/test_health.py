@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
 from rubricsvc.api.auth import is_loopback, needs_key
 from rubricsvc.api.body import INLINE_BYTES
@@ -125,6 +125,7 @@ def test_from_exception_maps_to_error_classes() -> None:
     assert from_exception(own) is own
     assert isinstance(from_exception(DataError("INSERT", {}, Exception("too long"))), InvalidError)
     assert isinstance(from_exception(OverflowError()), InvalidError)
+    assert from_exception(IntegrityError("INSERT", {}, Exception("a prompt was deleted"))).status == 503
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """CSV files: of criteria, and of completions."""
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import InvalidFileError, Record, load
+from rubricsvc.formats import InvalidFileError, Record, input_file, load
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.services.importing import Imports
 from rubricsvc.store import completions
@@ -147,7 +148,7 @@ def test_neutralized_prefixes_formulas_only() -> None:
         assert neutralized(value) is value
 
 
-def test_load_reads_the_first_sheet_of_a_workbook(tmp_path: Path) -> None:
+def test_load_reads_the_first_sheet_of_a_workbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Merged cells have the value of the first; what is no workbook, or a formula without a value, is an error."""
     openpyxl, path = pytest.importorskip("openpyxl"), tmp_path / "r.xlsx"
     book = openpyxl.Workbook()
@@ -171,6 +172,14 @@ def test_load_reads_the_first_sheet_of_a_workbook(tmp_path: Path) -> None:
         assert found == [first, [("7", 1.0, (), False)]]
         assert [one.code for one in records.notes] == ["ignored", "filled", "filled"]
     content = path.read_bytes()
+    with ZipFile(path) as archive, ZipFile(other := tmp_path / "other.xlsx", "w") as rewritten:
+        for name in archive.namelist():  # as other programs write it
+            part = archive.read(name).replace(b'mergeCell ref="C2:C3"', b"mergeCell\n  ref='C2:C3'")
+            rewritten.writestr(name, part)
+    assert [(r.rubric, r.name) for r in load(other)] == [(r.rubric, r.name) for r in load(path)]
+    with monkeypatch.context() as patch:
+        patch.setattr(input_file, "MAX_CELLS", 20)
+        assert [one[3] for one in errors_of(path)] == ["not_readable"]
     sheet["E2"] = "=1+1"
     book.save(path := tmp_path / "r.xlsx")
     invalid = [(path.read_bytes(), "shape"), (b"\xd0\xcf\x11\xe0" + bytes(600), "not_readable"), (b"", "not_readable")]
@@ -192,3 +201,10 @@ def test_load_reads_utf16_and_names_what_is_no_text(path: Path) -> None:
     ):
         path.write_bytes(data)
         assert [one[3] for one in errors_of(path)] == [code]
+
+
+def test_dump_refuses_two_versions_of_a_name_as_csv(path: Path) -> None:
+    """Their rows would be one rubric, in the state of the first."""
+    versions = [Record(None, Rubric(criteria=(Criterion(key="c1", text=text),)), name="r") for text in ("One.", "Two.")]
+    with pytest.raises(InvalidError, match="two versions of a name"):
+        dump(versions, path, "criteria_csv")

@@ -49,6 +49,9 @@ def test_load_rejects_missing_files_and_those_that_are_not_text(tmp_path: Path) 
         ("x.yaml", b"PK\x03\x04\0...", "not_text", None),
         ("null.yaml", b"--- \n# only a comment\n", "dict_type", 3),
         ("half.toml", b"criteria = [", "toml_invalid", None),
+        ("deep.toml", b"criteria = " + b"[" * 100_000, "toml_invalid", None),
+        ("long.toml", b"weight = " + b"9" * 5000, "toml_invalid", None),
+        ("nul.toml", b'prompt = "\\u0000"', "toml_invalid", None),
     ]:
         error = only_error(write(tmp_path, name, content))
         assert (error.code, error.line) == (code, line)
