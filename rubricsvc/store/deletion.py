@@ -95,9 +95,9 @@ def erase(db: Database) -> bool | None:
     if db.engine.name != "sqlite":
         return None
     with closing(db.engine.raw_connection()) as connection:
+        connection.detach()  # it alone has little patience: while somebody reads, all others wait for it
         try:
-            connection.cursor().execute("VACUUM")
-            busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.executescript("PRAGMA busy_timeout = 2000; VACUUM")
+            return not connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         except OperationalError:  # another process reads or writes, or the disk is full
             return False
-    return not busy
