@@ -74,18 +74,18 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_550,
-    "rubricsvc/stats": 1_830,
-    "rubricsvc/formats": 2_630,
+    "rubricsvc/core": 3_490,
+    "rubricsvc/stats": 1_810,
+    "rubricsvc/formats": 2_590,
     "rubricsvc/graders": 480,
-    "rubricsvc/lint": 730,
-    "rubricsvc/collections": 1_380,
-    "rubricsvc/store": 3_910,
-    "rubricsvc/schemas": 1_300,
-    "rubricsvc/services": 3_810,
-    "rubricsvc/client": 790,
-    "rubricsvc/api": 900,
-    "rubricsvc/web": 536,
+    "rubricsvc/lint": 720,
+    "rubricsvc/collections": 1_300,
+    "rubricsvc/store": 3_850,
+    "rubricsvc/schemas": 1_240,
+    "rubricsvc/services": 3_720,
+    "rubricsvc/client": 750,
+    "rubricsvc/api": 810,
+    "rubricsvc/web": 520,
     "rubricsvc/cli": 3_950,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
@@ -111,7 +111,7 @@ BUDGETS = {
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 
-MAX_MODULES = 330  # 248 now
+MAX_MODULES = 330  # 252 now
 MIN_MEDIAN_FUNCTION_LINES = 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 90
