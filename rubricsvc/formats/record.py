@@ -643,7 +643,7 @@ class LabelLine(GivenLabel):
 
     A ``completion_id`` that is a number is an id in the database; a text is the one that the completion came with.
     With digests of prompt and completion, these name the completion; the ids may be those of another database. The
-    criterion of a sheet's column (``is_column``) may be its text, or none.
+    criterion of a sheet's column may be its text, or none; the note is that of its ``note_column``, if there is one.
     """
 
     completion_id: int | str
@@ -652,13 +652,14 @@ class LabelLine(GivenLabel):
     prompt_digest: str | None = None
     completion_digest: str | None = None
     rubric_digest: str | None = None
-    is_column: bool = False
+    note_column: str | None = None
 
 
-_REFERENCES = tuple(one for one in LabelLine.model_fields if one not in (*GivenLabel.model_fields, "is_column"))
+_REFERENCES = tuple(one for one in LabelLine.model_fields if one not in (*GivenLabel.model_fields, "note_column"))
 LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
 SHEET = ("completion_id", "rubric", "criterion", "annotator", "value", "note", "prompt", "completion", "text", "values")
 """Columns of a sheet to fill in; those from ``prompt`` on are for the person alone."""
+_NOTES = ("note", "notes", "remark", "kommentar", "comment", "comments")
 
 
 def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
@@ -668,9 +669,10 @@ def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
     annotator is that of the file's name if no column says it.
     """
     is_wide = entry.is_csv and not entry.data.keys() & {"criterion", "value"}
-    data = entry.data if is_wide else entry.mapping((*LABEL_FIELDS, *SHEET) if entry.is_csv else LABEL_FIELDS)
+    note = next((name for name in _NOTES if name in entry.data), "note") if entry.is_csv else "note"
+    data = entry.data if is_wide else entry.mapping((*LABEL_FIELDS, *SHEET, note) if entry.is_csv else LABEL_FIELDS)
     if entry.is_csv:
-        data = {"annotator": Path(entry.location.file).stem, **data}
+        data = {"annotator": Path(entry.location.file).stem, "note": data.get(note), **data}
         if "prompt_id" not in data and (id_ := data.get("completion_id", "")).isdecimal():
             data["completion_id"] = int(id_)
     elif "value" not in data:
@@ -686,9 +688,9 @@ def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
             entry.add("invalid", message, ("completion_id",))
     references = {name: data[name] for name in _REFERENCES if name in data}
     label = {name: data[name] for name in Label.model_fields if name in data}
-    columns = [name for name in data if name not in (*LABEL_FIELDS, *SHEET)] if is_wide else []
+    columns = [name for name in entry.data if name not in (*_REFERENCES, "rubric_id", "annotator")]
     for one in [{**label, "criterion": name, "value": data[name]} for name in columns] if is_wide else [label]:
-        fields = references | {"is_column": is_wide}
+        fields = references | {"note_column": note if is_wide else None}
         if isinstance(one.get("value"), str):
             fields["level"] = one.pop("value")
         elif isinstance(one.get("value"), bool):

@@ -16,7 +16,7 @@ from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck
-from rubricsvc.formats.record import FileErrors, GivenLabel, LabelLine, file_error, kind_of, read_completion, read_label
+from rubricsvc.formats.record import SHEET, FileErrors, LabelLine, file_error, kind_of, read_completion, read_label
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.base import takes
@@ -229,28 +229,27 @@ class _Importer:
         for line, location in self.file.parse(read_label):
             try:
                 if line.rubric not in known:
-                    row = rubrics.get(self.session, line.rubric)
-                    known[line.rubric] = row.id, row.value
+                    known[line.rubric] = (row := rubrics.get(self.session, line.rubric)).id, row.value
                 rubric_id, rubric = known[line.rubric]
                 if line.rubric_digest not in (None, rubric.digest):
                     message = f"rubric {line.rubric!r} of this database has other content than the labelled one"
                     raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
-                given: GivenLabel = line
-                if line.is_column:
+                given = line
+                if (note := line.note_column) is not None:
                     names = {name.casefold(): one.key for one in rubric.criteria for name in (one.text, one.key)}
                     key = {OVERALL: OVERALL, **names}.get(line.label.criterion.strip().casefold())
                     if key is None:
-                        message = f"column {line.label.criterion!r} is not read: no criterion of {line.rubric!r}"
-                        self.file.errors.add(notes=[self.file.location.error("ignored", message)])
+                        if (column := line.label.criterion) not in (note, *SHEET):
+                            message = f"column {column!r} is not read: no criterion of {line.rubric!r}"
+                            self.file.errors.add(notes=[self.file.location.error("ignored", message)])
                         continue
-                    given = GivenLabel(label=line.label.model_copy(update={"criterion": key}), level=line.level)
+                    update = {"criterion": key, "note": None if note in names else line.label.note}
+                    given = line.model_copy(update={"label": line.label.model_copy(update=update)})
                 labels.check_criterion(rubric, given.label.criterion)
-                resolved = given.resolve(rubric.by_key.get(given.label.criterion))
-                label = (self._completion_of(line), rubric_id, resolved)
+                label = (self._completion_of(line), rubric_id, given.resolve(rubric.by_key.get(given.label.criterion)))
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
             except (NotFoundError, InvalidError, ConflictError) as error:
-                if isinstance(error, ConflictError):
-                    self._hints = [error.hint]
+                self._hints = [error.hint] if isinstance(error, ConflictError) else self._hints
                 self.file.errors.add(location.error(error.code, str(error), (error.path,) if error.path else ()))
 
     def _completion_of(self, line: LabelLine) -> int:
@@ -261,8 +260,7 @@ class _Importer:
             InvalidError: there are several.
         """
         if line.prompt_digest is not None and line.completion_digest is not None:
-            id_ = completions.id_of_digests(self.session, line.prompt_digest, line.completion_digest)
-            if id_ is None:
+            if (id_ := completions.id_of_digests(self.session, line.prompt_digest, line.completion_digest)) is None:
                 message = "no completion with these digests of prompt and completion in this database; import it first"
                 raise NotFoundError(message, path="completion_digest")
             return id_

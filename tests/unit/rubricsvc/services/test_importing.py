@@ -58,7 +58,7 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
     run(db, tmp_path / "r.jsonl", json.dumps(record))
     sheet = "Completion ID,Rubric,Answer,IS KIND.,clear,c3,Mood\n1,r,b,Yes,4,Good,x\n2,r@1,c,not met,,null,\n"
     result = run(db, tmp_path / "eve.csv", sheet)
-    assert result.new["labels"] == 5 and [one.code for one in result.notes] == ["ignored"]
+    assert result.new["labels"] == 5 and [one.code for one in result.notes] == ["ignored"] * 3
     with db.read() as session:
         values = [(row.label.criterion, row.label.annotator, row.label.value) for row in labels.page(session)]
     assert values == [
@@ -68,6 +68,18 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
         ("c1", "eve", 0.0),
         ("c3", "eve", None),
     ]
+    columns = ["accuracy", "comments", "response", "values"]
+    named = record | {"name": "n", "criteria": [{"key": key, "text": key} for key in columns]}
+    run(db, tmp_path / "n.jsonl", json.dumps(named))
+    for rows, expected in {
+        "accuracy,comments,response,values\n1,n,yes,no,yes,no\n": {key: (key in columns[::2], None) for key in columns},
+        "accuracy,Remark,completion,text\n2,n,no,why,c,\n": {"accuracy": (0, "why")},
+        "criterion,score,Comments,prompt\n2,n,values,yes,good,c\n": {"values": (1, "good")},
+    }.items():
+        result = run(db, tmp_path / "sheet.csv", "completion_id,rubric," + rows)
+        with db.read() as session:
+            found = [row.label for row in labels.page(session) if row.id in result.label_ids]
+        assert {one.criterion: (one.value, one.note) for one in found} == expected and not result.notes, rows
     for column, value in (("clear", "0.5"), ("c1", "maybe"), ("c3", "2")):
         with pytest.raises(InvalidFileError) as caught:
             run(db, tmp_path / "x.csv", f"completion_id,rubric,{column}\n1,r,{value}\n")
