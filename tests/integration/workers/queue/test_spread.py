@@ -58,12 +58,12 @@ def finished(db: Database, job: int) -> int:
 
 
 def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_path: Path) -> None:
-    """Three workers take 16 calls each: all 40 of the job are in flight together."""
+    """Three workers take a third of the judge's 48 calls each: all 40 of the job are in flight together."""
     log = tmp_path / "log"
     with scripted_server(replace(YES, delay_s=8.0)) as server, starting_workers(each_db, log) as start:
         for _ in range(3):
             start()
-        job = submit_job(each_db, 40, judge=judge_at(server, 16), rubric=ONE)
+        job = submit_job(each_db, 40, judge=judge_at(server, 48), rubric=ONE)
         wait_for(lambda: finished(each_db, job) == 40, log)
         assert (server.max_concurrent, server.count) == (40, 40)
 
@@ -91,14 +91,19 @@ def test_many_jobs_at_once_send_few_messages(each_db: Database, tmp_path: Path) 
         assert 0 < stats["total"][leases.SCORE] <= 2000
 
 
+def both_hold_items(db: Database) -> bool:
+    with db.read() as session:
+        return leases.drains(session, 1) == 2
+
+
 def test_worker_that_starts_later_takes_part(db: Database, tmp_path: Path) -> None:
     """The free slot of the first worker takes the message for the second one, and passes it on."""
     log = tmp_path / "log"
     with scripted_server(replace(YES, delay_s=1.0)) as server, starting_workers(db, log) as start:
         start()
-        job = submit_job(db, 100, judge=judge_at(server, 2), rubric=ONE)
-        wait_for(lambda: server.max_concurrent == 2, log)
-        start()
+        job = submit_job(db, 400, judge=judge_at(server, 4), rubric=ONE)
         wait_for(lambda: server.max_concurrent == 4, log)
+        start()
+        wait_for(lambda: both_hold_items(db), log)
         with db.write() as session:
             jobs.cancel(session, job)
