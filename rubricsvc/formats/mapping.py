@@ -44,7 +44,7 @@ FOLDER = Path(__file__).parent / "mappings"
 _OUTSIDE = r"(?![^{}]*\})"
 _ALTERNATIVE, _PIPE = re.compile(r"\s*\|\|\s*" + _OUTSIDE), re.compile(r"\s*(?<!\|)\|(?!\|)\s*" + _OUTSIDE)
 _SLOT, _VARIABLE = re.compile(r"\{([^{}]+)\}"), re.compile(r"<([^<>]+)>")
-_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_PLACEHOLDER, _FILE = re.compile(r"\{\{\s*(\w+)\s*\}\}"), re.compile(r"\S+\.(txt|md|json|ya?ml|j2|csv|py|js|ts)")
 _CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else", "ignored")
 
 
@@ -146,11 +146,8 @@ class Reader:
         """Return whether a file with this first record has the format, by the mapping's ``detect``."""
         scope = Scope.of(self, Entry(first, Location("")))
         return isinstance(first, dict | list) and any(
-            all(
-                (scope.find(name.removeprefix("!")).value is not MISSING) != name.startswith("!")
-                for name in re.split(r",\s*", fields)
-            )
-            for fields in self.mapping.detect
+            all((scope.find(name.removeprefix("!")).value is MISSING) == name.startswith("!") for name in names)
+            for names in (re.split(r",\s*", fields) for fields in self.mapping.detect)
         )
 
     def _records(self, entry: Entry) -> Iterator[Record]:
@@ -289,15 +286,11 @@ class Scope:
                 self.reader.counts[value] += 1
                 times = self.reader.counts[value]
                 found = f"-{times}" if times > 1 else ""
-            case "filled":  # {{ name }} by the texts of the mapping that the argument names
-                texts = self.find(argument).value
-                names = texts if isinstance(texts, dict) else {}
-                found = _PLACEHOLDER.sub(lambda slot: str(names.get(slot[1], slot[0])), str(value))
+            case "filled":  # {{ name }} by the texts of the mappings that the argument names, of the first that has it
+                found = _filled(entry, node, [self.find(one) for one in argument.split()])
             case "applicable":  # the label of an option; null for one that says that the criterion is not applicable
-                options = self.find(f"{argument}.options").items()
-                absent = [
-                    one.value.get("label") for one in options if isinstance(one.value, dict) and one.value.get("na")
-                ]
+                options = [one.value for one in self.find(f"{argument}.options").items()]
+                absent = [one.get("label") for one in options if isinstance(one, dict) and one.get("na")]
                 found = Node(None) if value in absent else node
             case "verl":
                 found = _verl(entry, node)
@@ -329,10 +322,9 @@ class Scope:
 
     def admits(self, spec: dict[str, Any]) -> bool:
         """Return whether the conditions of a part hold: ``if`` a value that counts, ``has`` one that is there."""
-        if "has" in spec and self.evaluate(spec["has"], required=False).value is MISSING:
-            return False
-        if "if" not in spec:
-            return True
+        holds = "has" not in spec or self.evaluate(spec["has"], required=False).value is not MISSING
+        if not holds or "if" not in spec:
+            return holds
         text = str(spec["if"])
         value = self.evaluate(text.removeprefix("!"), required=False).value
         return (value is not MISSING and bool(value)) != text.startswith("!")
@@ -370,10 +362,9 @@ class Scope:
         data = self.build({name: value for name, value in spec.items() if name not in _CONTROL}, ())
         criteria = data.get("criteria")
         # repeated keys are numbered, missing ones named by place; literal keys stay as they are
-        keyed = [
-            (n, one) for n, one in enumerate(criteria if isinstance(criteria, list) else ()) if isinstance(one, dict)
-        ]
-        texts = {n: one.get("key", "") for n, one in keyed if isinstance(one.get("key", ""), str)}
+        listed = enumerate(criteria if isinstance(criteria, list) else ())
+        keys = ((n, one.get("key", "")) for n, one in listed if isinstance(one, dict))
+        texts = {n: key for n, key in keys if isinstance(key, str)}
         ordered = sorted(texts, key=lambda n: bool(texts[n]) and ("criteria", n, "key") in self.origins)
         for n, key in zip(ordered, keys_of([texts[n] or f"c{n + 1}" for n in ordered]), strict=True):
             criteria[n]["key"] = key
@@ -390,8 +381,7 @@ class Scope:
                 self.origins[at] = node.path
             return node.value
         if isinstance(spec, list | tuple):
-            joined = self._joined(spec, at, [])
-            return joined if joined or at == ("criteria",) else MISSING
+            return self._joined(spec, at, []) or ([] if at == ("criteria",) else MISSING)
         if not isinstance(spec, dict):
             return spec
         if "each" in spec:
@@ -532,11 +522,8 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         if rows.parts and not (is_split and row.data.keys() & set(rows.parts) and "items" not in row.data):
             yield row
             continue
-        if (
-            None in values
-            and values != above
-            and all(one in (None, old) for one, old in zip(values, above, strict=True))
-        ):
+        continued = all(one in (None, old) for one, old in zip(values, above, strict=True))
+        if None in values and values != above and continued:
             values = above
             filled += 1
         above = values
@@ -555,13 +542,10 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         root: FieldPath = (rows.under,) if rows.under else ()
         lines = {(*root, place): (row.location.line or 1, 1) for place, row in enumerate(group)}
         data: Any = [row.data for row in group]
-        yield replace(
-            group[0],
-            data={rows.under: data} if rows.under else data,
-            location=replace(group[0].location, positions=lines, root=()),
-            name=file.path.stem if number == 1 else f"{file.path.stem}-{number}",
-            number=number,
-        )
+        data = {rows.under: data} if rows.under else data
+        location = replace(group[0].location, positions=lines, root=())
+        name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
+        yield replace(group[0], data=data, location=location, name=name, number=number)
 
 
 class _Task(BaseModel):
@@ -601,14 +585,30 @@ def _read_paperbench(entry: Entry) -> Iterator[Record]:
         tags = tuple(tag for tag in (node.task_category, node.finegrained_task_category) if tag)
         criteria.append(Criterion(key=key, text=node.requirements, weight=node.weight, group=above, tags=tags))
         if node.score is not None:
-            is_valid = node.valid_score is None or node.valid_score  # the benchmark counts an invalid one as 0
-            value = node.score if is_valid else None
+            value = None if node.valid_score in (False, 0) else node.score  # the benchmark counts an invalid one as 0
             labels.append(Label(criterion=key, annotator="person 1", value=value, note=node.explanation))
         elif graded:
             entry.add("missing", "is missing, though other nodes have one", (*path, "score"))
     rubric = Rubric(criteria=tuple(criteria), groups=tuple(groups), formula="tree")
-    name = rubric_name(f"paperbench-{entry.name}")
-    yield Record(None, rubric, labels=tuple(labels), name=name, location=entry.location)
+    yield Record(None, rubric, (), tuple(labels), name=rubric_name(f"paperbench-{entry.name}"), location=entry.location)
+
+
+def _filled(entry: Entry, node: Node, mappings: list[Node]) -> str:
+    """Return a text with each ``{{ name }}`` filled; a file, a list, and a template of other form are errors."""
+    texts: dict[str, Any] = {}
+    for one in reversed([one for one in mappings if one.value is not MISSING]):
+        if not isinstance(one.value, dict):
+            entry.expected("dict_type", "a mapping", one.value, one.path or ())
+        texts |= one.value if isinstance(one.value, dict) else {}
+    template = str(node.value)
+    used = [node.value, *(texts[name] for name in _PLACEHOLDER.findall(template) if name in texts)]
+    found = _PLACEHOLDER.sub(lambda slot: str(texts.get(slot[1], slot[0])), template)
+    wrong = [one for one in used if not isinstance(one, str | int | float) or str(one).startswith("file://")]
+    if wrong or _FILE.fullmatch(template) or re.search(r"\{[{%]", found):
+        entry.expected(
+            "shape", "a text: paste files, write out lists and filters", (wrong or [found])[0], node.path or ()
+        )
+    return found
 
 
 def _verl(entry: Entry, node: Node) -> Any:

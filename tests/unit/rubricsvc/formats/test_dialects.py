@@ -94,6 +94,16 @@ ERRORS: list[tuple[str, str, Any, str]] = [
     ("advancedif", "prompt_metadata", "{", "prompt_metadata"),
     ("infobench", "decomposed_questions.1", "", "decomposed_questions[1]"),
     ("label_studio", "0.annotations.0.result.0.from_name", ..., "annotations[0].result[0].from_name"),
+    ("promptfoo", "prompts.0", "file://prompt.txt", "prompts[0]"),
+    ("promptfoo", "prompts.0", "prompts/a.txt", "prompts[0]"),
+    ("promptfoo", "prompts.0", {"id": "x"}, "prompts[0]"),
+    ("promptfoo", "prompts.0", "{{ question | upper }}", "prompts[0]"),
+    ("promptfoo", "tests.0.vars.question", ["a", "b"], "prompts[0]"),
+    ("promptfoo", "tests.0.vars.question", "file://a.txt", "prompts[0]"),
+    ("promptfoo", "tests.0.vars", "file://vars.yaml", "tests[0].vars"),
+    ("promptfoo", "tests.0.assert.0.value", "file://rubric.txt", "tests[0].assert[0].value"),
+    ("promptfoo", "tests.0.assert.0.value", ["a", "b"], "tests[0].assert[0].value"),
+    ("promptfoo", "defaultTest.assert.0.value", "{% if who %}a{% endif %}", "defaultTest.assert[0].value"),
     ("argilla", "0.responses.clear.0.status", "x", "responses.clear[0].status"),
     ("profbench", "rubrics.0.criterion_weight", "huge", "rubrics[0].criterion_weight"),
     ("profbench", "rubrics.1.o3_fulfilment", "maybe", "rubrics[1].o3_fulfilment"),
@@ -156,6 +166,10 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
         "verl_unknown": [("rule", "reward_model.rubrics[0].tags", "")],
         "label_studio": [("ignored", "", "tone"), ("ignored", "", "left")],
         "argilla": [("ignored", "", "discarded"), ("ignored", "", "draft")],
+        "promptfoo": [
+            ("ignored", "", one)
+            for one in ("javascript", "contains", "of not-llm", "of llm", "threshold of tests", "prompts but")
+        ],
     }.items():
         notes = load(write(tmp_path, name)).notes
         assert [(note.code, note.path) for note in notes] == [(code, path) for code, path, _ in expected], name
