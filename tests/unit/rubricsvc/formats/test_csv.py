@@ -124,9 +124,12 @@ def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> Non
         completions.add_prompt(session, Prompt.of("Two?"), "two")
     path.write_text("prompt,prompt_id,text,policy,step\nOne?,,1,mine,3\n,two,2,,\n")
     Imports(db).create(path)
+    path.write_text("Answer ID,Question,Answer,Grade,Comments\n7,One?,3,B,good\n")
+    assert len(Imports(db).create(path).notes) == 2
     with db.read() as session:
-        first, second = (row.value for row in page_of(session, CompletionRow))
+        first, second, third = (row.value for row in page_of(session, CompletionRow))
     assert (first.text, first.policy, first.step) == ("1", "mine", 3)
+    assert (third.text, third.id) == ("3", "7")
     assert (second.text, second.policy, second.step) == ("2", "", None)
 
 
