@@ -75,7 +75,7 @@ def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
 
 
 def _reject_running(session: Session, found: dict[str, set[int]]) -> None:
-    under_way = select(ItemRow.job_id).where(ItemRow.state.in_((tables.PENDING, tables.LEASED)))
+    under_way = select(ItemRow.job_id).join(tables.JobRow).where(tables.JobRow.finished_at.is_(None))
     for (job_id,) in rows_with(session, under_way, ItemRow.id, found["items"]):
         raise ConflictError(f"job {job_id} uses it", hint=f"cancel it first: `rubricsvc jobs cancel {job_id}`")
     completion, evaluation = tables.EvaluationCompletionRow, tables.EvaluationRow

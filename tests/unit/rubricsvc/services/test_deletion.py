@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -12,6 +13,7 @@ from rubricsvc.schemas.runs import RolloutGroup, RunHeartbeat, RunStep
 from rubricsvc.services.local import LocalService
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database, sqlite_file
+from rubricsvc.store.tables import ItemRow
 from tests.recorded_run import new_run, rollout, run_evaluation
 from tests.rows import RUBRIC, item_result
 
@@ -85,15 +87,19 @@ def test_delete_takes_what_hangs_on_each_noun(each_db: Database) -> None:
     """A verdict stays while another item asks its question; the record of a run has no item of a deleted job."""
     s = fill(each_db)
     s.runs.heartbeat(1, RunHeartbeat(state="finished"))
-    first = s.completions.page(prompt_id="secret", limit=1).data[0].id
-    queued = s.jobs.submit(judge="j", key="again", items=[{"completion_id": first, "rubric": "secret@1"}]).id
+    first, second = (one.id for one in s.completions.page(prompt_id="secret", limit=2))
+    items = [{"completion_id": one, "rubric": "secret@1"} for one in (first, second)]
+    queued = s.jobs.submit(judge="j", key="again", items=items).id
+    with each_db.write() as session:  # its part of the job is done, and the job is not
+        of_first = select(ItemRow).where(ItemRow.job_id == queued, ItemRow.completion_id == first)
+        session.scalars(of_first).one().state = "done"
     for noun, ref in (("completions", first), ("jobs", queued), ("rubrics", "secret")):
         with pytest.raises(ConflictError) as error:
             rows(s, noun, ref)
         assert f"rubricsvc jobs cancel {queued}" in error.value.hint
     s.jobs.cancel(queued)
     cases: list[tuple[str, int | str, dict[str, int]]] = [
-        ("jobs", queued, {"jobs": 1, "items": 1}),
+        ("jobs", queued, {"jobs": 1, "items": 2}),
         ("labels", 1, {"labels": 1}),
         ("completions", first, {"completions": 1, "items": 1, "verdicts": 3}),
         ("jobs", 1, {"jobs": 1, "items": 39, "verdicts": 117}),
