@@ -110,7 +110,7 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
 
 
 def test_agreement_without_a_judge_is_between_people(labelled: Cli) -> None:
-    assert labelled("labels", "agreement", "--criterion", "c2").code == 2, "nobody else labelled it with a value"
+    assert labelled("labels", "agreement", "--criterion", "c2").code == 2, "one person labelled it with a value"
     people = {"ann": "1111100000", "bob": "1111100010", "cy": "1011000000"}
     for n in range(10):
         record = RECORD | {
