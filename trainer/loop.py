@@ -36,8 +36,8 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup, RunStep
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.run_alarms import monitor_alarms
 from trainer import checkpoint, metrics
+from trainer.alarms import monitor_alarms
 from trainer.algorithms import grpo, supervised
 from trainer.config import DemonstrationsConfig, Identity, TrainConfig
 from trainer.data.demonstrations import demonstrated

@@ -525,10 +525,11 @@ def service(url: str | None = None, outage_seconds: float = 0.0) -> Iterator[Loc
         with Client(url, timeout=30.0, outage_seconds=outage_seconds) as client:
             yield client
         return
+    from trainer.alarms import alarms
     from trainer.monitors.measures import SIGNS
 
     with open_database() as db:
-        validators = Validators(rubric=checks.validate, judge=validate, signs=lambda: SIGNS)
+        validators = Validators(rubric=checks.validate, judge=validate, alarms=alarms, signs=lambda: SIGNS)
         yield LocalService(db, approval=settings.require_approval, validators=validators)
 
 

@@ -19,7 +19,7 @@ from bench.hacking.judge import HONEST
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.run_alarms import alarms, monitor_alarms
+from trainer.alarms import alarms, monitor_alarms
 from trainer.policy_scores import over_prompts_and_seeds
 
 RISE = 0.2

@@ -10,18 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from rubricsvc.cli import output
+from rubricsvc.cli import importing, output
 from rubricsvc.cli.commands import service
-from rubricsvc.cli.importing import (
-    Format,
-    RubricTarget,
-    find_stored,
-    import_file,
-    input_file,
-    print_problems,
-    targets_of,
-    versions_of,
-)
 from rubricsvc.cli.jobs import Wait, end
 from rubricsvc.cli.models import ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
@@ -55,7 +45,7 @@ def lint_(
         str | None, typer.Argument(metavar="FILE|NAME", help="File (- is stdin), or a stored rubric.")
     ] = None,
     *,
-    format: Format = None,
+    format: importing.Format = None,
     rule: Annotated[Names, typer.Option(help="Apply this rule only; repeatable.", show_default="all")] = None,
     ignore: Annotated[Names, typer.Option(help="Leave out this rule; repeatable.")] = None,
     severity: Annotated[Severity, typer.Option(help="Least severity to print.")] = "info",
@@ -77,7 +67,7 @@ def lint_(
             show(output.fields_of(each, "name", "severity", "summary", "why", "fix", "bad", "good"), as_json)
         echo("name a file, a stored rubric or - (stdin) to check it: `rubricsvc rubrics lint FILE`")
         return
-    if (stored := find_stored(target)) is not None:
+    if (stored := importing.find_stored(target)) is not None:
         bad, records = False, [Record(stored.prompt, stored.rubric, name=stored.name)]
     else:
         bad, records = _read_records(target, format, as_json)
@@ -134,7 +124,7 @@ def _print_findings(found: list[Placed], given: list[tuple[str, Rubric]]) -> Non
 
 def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool, list[Record]]:
     """Print the errors of a file; return whether it has any, and its valid records."""
-    source, records, hint = input_file(target), list[Record](), ""
+    source, records, hint = importing.input_file(target), list[Record](), ""
     try:
         records = list(stream(source, format, skip_invalid=True, check=checks.validate))
     except InvalidFileError as error:  # no record is valid, or the file cannot be read to its end
@@ -145,8 +135,8 @@ def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool,
     if as_json:
         show([*map(dict, errors.errors), *(dict(one) | {"note": True} for one in errors.notes)], True)
         return bool(errors.count), records
-    print_problems("note:", errors.notes, errors.note_count)
-    print_problems("error:", errors.errors, errors.count)
+    importing.print_problems("note:", errors.notes, errors.note_count)
+    importing.print_problems("error:", errors.errors, errors.count)
     invalid = f"{errors.invalid} invalid: {counted(errors.count, 'error')}" if errors.count else "no errors"
     echo(f"{counted(len(records), 'valid record')}, {invalid}")
     if hint:
@@ -177,8 +167,8 @@ def test(
     """
     if any("*" in one for one in targets):
         with service() as s:
-            targets = versions_of(s, targets, (DRAFT, IN_REVIEW))
-    tested = [one for target in targets for one in targets_of(target, name) if one.rubric.examples]
+            targets = importing.versions_of(s, targets, (DRAFT, IN_REVIEW))
+    tested = [one for target in targets for one in importing.targets_of(target, name) if one.rubric.examples]
     if not tested:
         hint = "add some: docs/testing-rubrics.md"
         raise InvalidError(f"{', '.join(targets)} has no examples", hint=hint, path="examples")
@@ -191,7 +181,7 @@ def test(
             return bar.counter(total, part)
         return on_done if part == "examples" else lambda: None
 
-    async def run(engine: Engine, one: RubricTarget) -> tuple[RubricTest, int | None]:
+    async def run(engine: Engine, one: importing.RubricTarget) -> tuple[RubricTest, int | None]:
         options: dict[str, Any] = {"faults": faults, "min_catch": min_catch}
         result = await run_tests(engine, asked, one.rubric, one.prompt, progress, **options)
         if one.stored is None:
@@ -267,7 +257,7 @@ def generate(
             "research": Research(collection=collection) if collection is not None else None,
         }
         if file is not None:
-            fields["prompts"] = tuple(import_file(s, file, ImportQuery(noun="prompts")).prompt_ids)
+            fields["prompts"] = tuple(importing.import_file(s, file, ImportQuery(noun="prompts")).prompt_ids)
         end(s, s.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
 
 

@@ -152,6 +152,7 @@ def validators() -> Validators:
         rubric=lambda *given: import_module("workers.checks").validate(*given),
         judge=lambda *given: import_module("workers.judges").validate(*given),
         empty_value=lambda *given: import_module("workers.checks").value_of_empty(*given),
+        alarms=lambda *given: import_module("trainer.alarms").alarms(*given),
         signs=lambda: import_module("trainer.monitors.measures").SIGNS,
         reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
     )

@@ -24,16 +24,7 @@ from rubricsvc.stats.paired import differences, preference_pairs
 from rubricsvc.stats.rubric_statistics import analysis
 from rubricsvc.stats.weight_fit import FOLDS, Problem, check_weights_decide, fit_weights
 from rubricsvc.store import jobs, judges, labels, rubrics
-from rubricsvc.store.labels import (
-    ABSTAINED,
-    FAILED,
-    Chunks,
-    Selection,
-    judged_labels,
-    overall_labels,
-    read_items,
-    read_values,
-)
+from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import JudgeRow, PromptRow, RubricRow
 
@@ -70,10 +61,10 @@ def scope_of(
 
 def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMatrix]:
     """Yield the verdicts of each rubric version of a selection, by its id."""
-    items = _columns(read_items(session, selection), 6)
+    items = _columns(labels.read_items(session, selection), 6)
     if not items.shape[1]:
         return
-    verdicts = _columns(read_values(session, selection), 3)
+    verdicts = _columns(labels.read_values(session, selection), 3)
     by_item = np.argsort(items[0])
     rows = by_item[np.searchsorted(items[0], verdicts[0], sorter=by_item)]
     order = np.argsort(rows, kind="stable")
@@ -99,12 +90,12 @@ def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMat
             rewards=of_version[4],
             lengths=of_version[5],
             values=matrix,
-            failed=np.bincount(positions[values == FAILED], minlength=size),
-            abstained=np.bincount(positions[values == ABSTAINED], minlength=size),
+            failed=np.bincount(positions[values == labels.FAILED], minlength=size),
+            abstained=np.bincount(positions[values == labels.ABSTAINED], minlength=size),
         )
 
 
-def _columns(chunks: Chunks, width: int) -> Floats:
+def _columns(chunks: labels.Chunks, width: int) -> Floats:
     """Return the columns [width, rows] of chunks of rows, NaN for null; ids are exact up to 2^53."""
     parts = [np.array([tuple(row) for row in chunk], np.float64) for chunk in chunks]
     return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, width))]).T)
@@ -145,7 +136,7 @@ def analyse(session: Session, ref: int | str, query: AnalysisQuery) -> RubricAna
     """Return the analysis of a rubric version, or all of a job, from a judge's newest verdicts; errors of `_scored`."""
     selection, judge, matrix, _, pool, tags = _scored(session, ref, query)
     judged: dict[str, list[JudgedLabel]] = defaultdict(list)
-    for row in judged_labels(session, judge.id, job_id=selection.job_id):
+    for row in labels.judged_labels(session, judge.id, job_id=selection.job_id):
         if row.verdict is None or row.criterion is None or selection.rubric_id not in (None, row.rubric_id):
             continue
         for key in pools_of(row.criterion, tags.get(row.prompt_id, ()), pool) if pool else [row.label.criterion]:
@@ -154,7 +145,7 @@ def analyse(session: Session, ref: int | str, query: AnalysisQuery) -> RubricAna
         key: criterion_agreement(judge.value, rows, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)[0]
         for key, rows in judged.items()
     }
-    return analysis(judge.name, matrix, query.job_id, agreement, overall_labels(session, selection))
+    return analysis(judge.name, matrix, query.job_id, agreement, labels.overall_labels(session, selection))
 
 
 def fit(session: Session, ref: int | str, query: FitQuery, *, resamples: int = RESAMPLES, seed: int = 0) -> WeightFit:
@@ -169,9 +160,9 @@ def fit(session: Session, ref: int | str, query: FitQuery, *, resamples: int = R
         raise InvalidError("factors of pools are no weights of one rubric", hint="leave out --save", path="save")
     for rubric in rubrics:
         check_weights_decide(rubric)
-    labels = overall_labels(session, selection)
+    given = labels.overall_labels(session, selection)
     place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
-    scored = [(place[id_], person, score) for id_, person, score in labels]
+    scored = [(place[id_], person, score) for id_, person, score in given]
     sign = np.where(np.array([one.weight for one in matrix.rubric.criteria]) < 0, -1.0, 1.0)
     signs = sign if query.signs == "keep" else None
     features = matrix.values if matrix.shares is None else matrix.contributions * sign  # weights of pools are factors
@@ -194,7 +185,7 @@ def fit(session: Session, ref: int | str, query: FitQuery, *, resamples: int = R
         **query.model_dump(include={"job_id", "to", "signs"}),
         n=len(problem.values),
         left_out=int((~complete).sum()),  # for a missing value
-        people=len({person for _, person, _ in labels}),
+        people=len({person for _, person, _ in given}),
         prompts=prompts,
         folds=min(FOLDS, prompts),
         **found._asdict(),

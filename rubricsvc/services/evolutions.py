@@ -10,16 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.evolution import (
-    EvolutionData,
-    EvolutionReport,
-    EvolutionRequest,
-    EvolutionState,
-    EvolutionStep,
-    EvolutionSummary,
-    NewEvolutionRound,
-    NewEvolutionStep,
-)
+from rubricsvc.core import evolution
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import BY_PEOPLE, EVOLVED
@@ -46,14 +37,14 @@ class Evolutions:
     check: Callable[[Rubric], None] = lambda _: None
 
     @takes(EvolutionFilters)
-    def page(self, query: EvolutionFilters) -> Page[EvolutionSummary]:
+    def page(self, query: EvolutionFilters) -> Page[evolution.EvolutionSummary]:
         """List evolutions, oldest first, with how far each of them is."""
         with self.db.read() as session:
             prompt_id = completions.get_prompt(session, query.prompt).id if query.prompt is not None else None
             rows = page_of(session, EvolutionRow, query.after, query.limit + 1, run=query.run, prompt_id=prompt_id)
-            return Page.cut([EvolutionSummary(**_summary(session, row)) for row in rows], query.limit)
+            return Page.cut([evolution.EvolutionSummary(**_summary(session, row)) for row in rows], query.limit)
 
-    def get(self, evolution_id: int) -> EvolutionReport:
+    def get(self, evolution_id: int) -> evolution.EvolutionReport:
         """Get an evolution: the criteria of its buffer, its rounds, and what it gains on held-out prompts."""
         with self.db.read() as session:
             row = evolutions.get(session, evolution_id)
@@ -64,16 +55,16 @@ class Evolutions:
                 {"step": one.step, "used": used[one.rubric_id], "wrote": used[one.target_id], "round": one.round}
                 for one in steps
             ]
-            return EvolutionReport(
+            return evolution.EvolutionReport(
                 **_summary(session, row),
                 settings=row.request,
                 entries=tuple(evolutions.newest_entries(session, row)),
-                rounds=tuple(map(EvolutionStep.model_validate, rounds)),
+                rounds=tuple(map(evolution.EvolutionStep.model_validate, rounds)),
                 jobs=tuple(job.id for job in evolutions.jobs_of(session, row.id)),
             )
 
-    @takes(EvolutionRequest)
-    def start(self, request: EvolutionRequest) -> EvolutionData:
+    @takes(evolution.EvolutionRequest)
+    def start(self, request: evolution.EvolutionRequest) -> evolution.EvolutionData:
         """Start an evolution on labels, and return the completions and labels that `evolve start` searches.
 
         With the same settings, labels and verdicts it is the one that exists. 404 if there is no such rubric, job or
@@ -99,12 +90,12 @@ class Evolutions:
             settings = request.model_copy(update={"judge": judge.name, "rubric": row.ref})
             found, unlimited = digest("labels", data), settings.model_copy(update={"budget": None})
             key = {"key": digest("evolution", unlimited, found)}
-            evolution, _ = get_or_add(session, EvolutionRow, key, rubric_id=row.id)
-            evolution.settings = settings.model_dump(mode="json")
-            return data.model_copy(update={"id": evolution.id})
+            stored, _ = get_or_add(session, EvolutionRow, key, rubric_id=row.id)
+            stored.settings = settings.model_dump(mode="json")
+            return data.model_copy(update={"id": stored.id})
 
-    @takes(NewEvolutionStep)
-    def begin_step(self, new: NewEvolutionStep) -> Page[EvolutionState]:
+    @takes(evolution.NewEvolutionStep)
+    def begin_step(self, new: evolution.NewEvolutionStep) -> Page[evolution.EvolutionState]:
         """Return the rubric version that a step of a run uses for each task, and record it.
 
         Prompts and rubrics are stored if they are not yet. A step that is repeated uses the same versions. 409 if the
@@ -138,11 +129,13 @@ class Evolutions:
                     row, _ = get_or_add(session, EvolutionRow, unique, **columns)
                 step = evolutions.begin_step(session, row, new.step)
                 used, entries = rubrics.get(session, step.rubric_id).value, evolutions.newest_entries(session, row)
-                states.append(EvolutionState(id=row.id, rubric=used, entries=tuple(entries), round=step.round_value))
+                states.append(
+                    evolution.EvolutionState(id=row.id, rubric=used, entries=tuple(entries), round=step.round_value)
+                )
         return Page(data=tuple(states), next=None)
 
-    @takes(NewEvolutionRound)
-    def record(self, evolution_id: int, new: NewEvolutionRound) -> EvolutionSummary:
+    @takes(evolution.NewEvolutionRound)
+    def record(self, evolution_id: int, new: evolution.NewEvolutionRound) -> evolution.EvolutionSummary:
         """Record a round, and in the same transaction the version that it has written. What is recorded stays.
 
         409 if another process has decided the round of an evolution on labels in another way.
@@ -164,7 +157,7 @@ class Evolutions:
                 if row.run is None and known != done:
                     hint = "wait until it has ended; `rubricsvc evolve show` says how far it is"
                     raise ConflictError(f"evolution {row.id} is continued by another process", hint=hint)
-                return EvolutionSummary(**_summary(session, row))
+                return evolution.EvolutionSummary(**_summary(session, row))
             if new.rubric is not None and result is not None and new.rubric.digest != row.rubric.digest:
                 # a branch where somebody has edited the start since
                 edit, of = Edit(parent=row.rubric_id, force=True, draft=True), {"prompt_id": row.rubric.prompt_id}
@@ -186,12 +179,12 @@ class Evolutions:
             session.flush()
             if result is not None:
                 row.result, row.finished_at = result.model_dump(mode="json"), datetime.now(UTC)
-            return EvolutionSummary(**_summary(session, row))
+            return evolution.EvolutionSummary(**_summary(session, row))
 
 
 def _labelled(
-    session: Session, row: RubricRow, selection: Selection, request: EvolutionRequest, judge: str
-) -> EvolutionData:
+    session: Session, row: RubricRow, selection: Selection, request: evolution.EvolutionRequest, judge: str
+) -> evolution.EvolutionData:
     """Return the completions that the judge scored and people gave overall scores, divided by what is independent."""
     import numpy as np
 
@@ -226,7 +219,7 @@ def _labelled(
             message = f"the {name} part needs {needed}; found {len(inside)} of {among}"
             raise InvalidError(message, hint=hint, path="labels")
     values = np.where(np.isnan(matrix.values[used]), None, matrix.values[used]).T.tolist()  # type: ignore[call-overload]
-    return EvolutionData(
+    return evolution.EvolutionData(
         rubric=row.value,
         prompt_id=row.prompt_id,
         judge=judge,

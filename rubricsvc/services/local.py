@@ -16,7 +16,7 @@ from rubricsvc.services.jobs import Jobs, Rewards
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.keys import Keys
 from rubricsvc.services.rubrics import CompareRewards, Rubrics
-from rubricsvc.services.runs import Runs, Sign
+from rubricsvc.services.runs import FindAlarms, Runs, Sign
 from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
 from rubricsvc.store import session
@@ -39,13 +39,14 @@ class Validators:
     """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
 
     Services do not import the workers, so the process that starts them passes their functions. ``rubric`` and
-    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion, and ``signs`` are what
-    the examples of a run's alarms show.
+    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion. ``alarms`` are those of a
+    run, and ``signs`` what their examples show.
     """
 
     rubric: Callable[[Rubric], None] = lambda _: None
     judge: Callable[[Judge], None] = lambda _: None
     empty_value: EmptyValue | None = None
+    alarms: FindAlarms = lambda _steps, _evaluations: []
     signs: Callable[[], Mapping[str, Sign]] = dict
     reward_changes: CompareRewards | None = None
 
@@ -83,6 +84,6 @@ class LocalService:
         )
         self.rewards = Rewards(db, edit, check)
         self.evolutions = Evolutions(db, edit, check)
-        self.runs = Runs(db, edit, check=check, signs=self.validators.signs)
+        self.runs = Runs(db, edit, check=check, alarms=self.validators.alarms, signs=self.validators.signs)
         self.judges = Judges(db, self.validators, on_machine=not over_http)
         self.keys, self.workers = Keys(db), Workers(db)

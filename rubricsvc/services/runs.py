@@ -19,7 +19,6 @@ from rubricsvc.schemas.base import takes
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.stats.reports import CriterionAgreement
-from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
@@ -30,6 +29,8 @@ from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, Evalu
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
 """How much of a sign a completion has, given its prompt's text; None where it does not have the sign at all."""
+FindAlarms = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Sequence[wire.Alarm]]
+"""Returns the alarms of the metrics of steps and of evaluations."""
 
 REPORT_SECONDS = runs.REPORT_SECONDS
 MOST_ROWS = 1_000_000
@@ -44,12 +45,14 @@ class Runs(Deletable):
     """Training runs, by id; an unknown id is a NotFoundError.
 
     ``edit`` says which new rubrics are drafts, ``check`` raises an InvalidError for one whose checks do not exist.
-    ``signs`` returns what the examples of an alarm show, by its sign; else they are any rollouts of its step.
+    ``alarms`` returns those of steps and evaluations, ``signs`` what their examples show, by sign; else they are any
+    rollouts of the step.
     """
 
     db: Database
     edit: Edit = field(default_factory=Edit)
     check: Callable[[Rubric], None] = lambda _: None
+    alarms: FindAlarms = lambda _steps, _evaluations: []
     signs: Callable[[], Mapping[str, Sign]] = dict
 
     def create(self, new: wire.NewRun) -> wire.StoredRun:
@@ -206,7 +209,7 @@ class Runs(Deletable):
                 steps=tuple(steps),
                 evaluations=tuple(lines),
                 baselines=tuple(one.line for one in baselines),
-                alarms=tuple(self._with_examples(session, run.id, one) for one in alarms(steps, lines)),
+                alarms=tuple(self._with_examples(session, run.id, one) for one in self.alarms(steps, lines)),
                 highest=_highest(session, run.id),
                 **_samples_of(session, run.id, evaluations, baselines),
             )

@@ -14,9 +14,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.stats.run_alarms import monitor_alarms
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
+from trainer.alarms import monitor_alarms
 from trainer.data.tasks import Task, tasks_of_step
 from trainer.loop import TrainState, train, update
 from trainer.optim import MasterAdamW, NonFiniteError

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from rubricsvc.stats.run_alarms import alarms, tool_alarms
+from rubricsvc.cli.commands import validators
+from trainer.alarms import alarms, tool_alarms
 
 
 def evaluation(step: int, proxy: list[float | None], gold: list[float | None]) -> dict[str, Any]:
@@ -100,3 +101,8 @@ def test_tool_alarms_report_steps_without_any_report() -> None:
     (alarm,) = tool_alarms(steps)
     assert (alarm.sign, alarm.step) == ("no_report", 40)
     assert "In 2 of 40 steps" in alarm.text and "in 1 of them" in alarm.text
+
+
+def test_alarms_reach_reports_of_the_service() -> None:
+    steps = history([0.9] * 30, [0.95] * 20 + [0.5] * 10)
+    assert validators().alarms(steps, ()) == alarms(steps, ()) != []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
-from rubricsvc.stats.run_alarms import ALPHA, ERRORS, RULES, WINDOW, Rule, monitor_alarms
+from trainer.alarms import ALPHA, ERRORS, RULES, WINDOW, Rule, monitor_alarms
 
 PRAISE = "monitors/self_praise"
 
