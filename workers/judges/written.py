@@ -14,6 +14,7 @@ tie does not.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -48,6 +49,7 @@ VERSION = "7"
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
+_LIST = re.compile(r"\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*\])\s*(?:```\s*)?", re.DOTALL)
 
 
 _QuoteList = BeforeValidator(lambda quotes: [quotes] if isinstance(quotes, str) else [] if quotes is None else quotes)
@@ -103,13 +105,19 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
 def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
     """Return the verdicts in the JSON object that ends a reply, by id; one without an id is that of the only criterion.
 
-    Where some are missing or invalid, the others are the ``content`` of the ReplyError.
+    A reply that is nothing but the list, or an object of verdicts by id, says the same. Where some are missing or
+    invalid, the others are the ``content`` of the ReplyError.
     """
     scales = {one.id: one.criterion.scale for one in call.asked}
     only = call.asked[0].id if len(scales) == 1 else ""
 
+    if not only and (listing := _LIST.fullmatch(text)):
+        text = f'{{"verdicts": {listing[1]}}}'
+
     def entries(value: dict[str, Any]) -> list[dict[str, Any]]:
         listed = value.get("verdicts", [value])
+        if value and value.keys() <= scales.keys() and all(isinstance(one, dict) for one in value.values()):
+            listed = [{"criterion": id_, **one} for id_, one in value.items()]
         if not isinstance(listed, list) or not all(
             isinstance(one, dict) and "verdict" in one and isinstance(one.get("criterion", ""), str) for one in listed
         ):

@@ -192,8 +192,16 @@ def test_plan_asks_again_about_open_criteria_only() -> None:
 
 
 def test_parse_matches_verdicts_by_id() -> None:
-    verdicts = read(call(2), json.dumps({"verdicts": [finding(2, "not_met"), finding(1)]}))
-    assert [(verdict.criterion, verdict.value) for verdict in verdicts] == [("k1", 1.0), ("k2", 0.0)]
+    listed = [finding(2, "not_met"), finding(1)]
+    by_id = {one["criterion"]: {key: value for key, value in one.items() if key != "criterion"} for one in listed}
+    for said in (json.dumps({"verdicts": listed}), f"```json\n{json.dumps(listed)}\n```", json.dumps(by_id)):
+        verdicts = read(call(2), said)
+        assert [(verdict.criterion, verdict.value) for verdict in verdicts] == [("k1", 1.0), ("k2", 0.0)], said
+    for quoted in (
+        f"{json.dumps(finding(1))} {json.dumps(finding(2))}",
+        json.dumps({"C1": finding(1), "C3": finding(3)}),
+    ):
+        assert None in [verdict.value for verdict in read(call(2), quoted)], quoted
 
 
 def test_parse_fails_truncated_replies() -> None:
