@@ -7,16 +7,22 @@ import math
 import re
 import unicodedata
 from collections import Counter
+from contextlib import suppress
 
+from pydantic import TypeAdapter
+
+from rubricsvc.core.base import UnitInterval
 from rubricsvc.core.rubric import Binary, Numeric, Scale
 from rubricsvc.core.untrusted import clean
-from rubricsvc.errors import cut
+from rubricsvc.errors import InvalidError, cut
 
 CANNOT_TELL = "cannot_tell"
 _SEPARATORS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
 _SURROUNDING, _FINAL = " \"'*`\u201c\u201d", ".,;:!\u3002"
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))(?: ?/ ?(\d+\.?\d*))?")
 _BINARY_WORDS = {"yes": 1.0, "true": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "0": 0.0}
+_OF_PEOPLE = {"y": 1.0, "ja": 1.0, "n": 0.0, "nein": 0.0, "unmet": 0.0}  # in sheets, beside those that judges write
+_PLAIN: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
 
 
 def level_values(scale: Scale) -> dict[str, float]:
@@ -59,3 +65,23 @@ def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
             return (number - scale.low) / (scale.high - scale.low)
     seems = "" if isinstance(number, str) else "; the judge seems to use another scale"
     raise ValueError(f"verdict {cut(repr(verdict), 80)} is not on the scale{seems}")
+
+
+def label_value(scale: Scale | None, text: str) -> float | None:
+    """Return the value of a person's verdict in words, or in a number as a text: on a numeric scale one of that scale.
+
+    On others a number in [0, 1] may be meant; null is no value. What else it is raises an InvalidError.
+    """
+    with suppress(ValueError):
+        if scale is not None:
+            return value_on_scale(scale, text)
+    word = text.strip().casefold()
+    if isinstance(scale, Binary) and word in _OF_PEOPLE:
+        return _OF_PEOPLE[word]
+    if not isinstance(scale, Numeric) or word == "null":
+        with suppress(ValueError):
+            return _PLAIN.validate_json(word)
+    number = f"{scale.low:g} to {scale.high:g}" if isinstance(scale, Numeric) else "0 to 1"
+    names = level_values(scale) if scale is not None else ()
+    message = f"unknown level {cut(repr(text), 60)}; expected {', '.join([*names, number, 'or null'])}"
+    raise InvalidError(message, hint="write a level of the rubric, a number, true, false or null", path="value")

@@ -16,13 +16,13 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, StringConstraints, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, StringConstraints, ValidationError
 
 from rubricsvc.core import reward
-from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
+from rubricsvc.core.base import MAX_NAME_LENGTH, Value
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import MAX_EXAMPLES, Binary, Criterion, Numeric, Rubric, RubricExample, Scale, example_errors
-from rubricsvc.core.scale_values import level_values, value_on_scale
+from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors
+from rubricsvc.core.scale_values import label_value
 from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
 from rubricsvc.core.verdict import OVERALL, Label
@@ -121,7 +121,6 @@ def file_error(location: Location, code: str, message: str, hint: str = "") -> I
 
 Model = TypeVar("Model", bound=BaseModel)
 Row = dict[str, Any]  # a line of JSONL, or a row of CSV, as plain data
-_CELL: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
 
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
@@ -170,29 +169,7 @@ class GivenLabel(Value):
         """Return the label with the value that its level has on the scale of the criterion."""
         if self.level is None:
             return self.label
-        return self.label.model_copy(update={"value": _value_of(criterion.scale if criterion else None, self.level)})
-
-
-_MORE_WORDS = {"unmet": 0.0, "n": 0.0, "nein": 0.0, "y": 1.0, "ja": 1.0}
-
-
-def _value_of(scale: Scale | None, text: str) -> float | None:
-    """Return the value of a verdict in words, or in a number as a text: on a numeric scale one of that scale.
-
-    On others a number in [0, 1] may be meant; null is no value. What else it is raises an InvalidError.
-    """
-    with suppress(ValueError):
-        if scale is not None:
-            return value_on_scale(scale, text)
-    word, names = text.strip().casefold(), list(level_values(scale)) if scale is not None else []
-    if isinstance(scale, Binary) and word in _MORE_WORDS:
-        return _MORE_WORDS[word]
-    if not isinstance(scale, Numeric) or word == "null":
-        with suppress(ValueError):
-            return _CELL.validate_json(word)
-    number = f"{scale.low:g} to {scale.high:g}" if isinstance(scale, Numeric) else "0 to 1"
-    message = f"unknown level {cut(repr(text), 60)}; expected {', '.join([*names, number, 'or null'])}"
-    raise InvalidError(message, hint="write a level of the rubric, a number, true, false or null", path="value")
+        return self.label.model_copy(update={"value": label_value(criterion.scale if criterion else None, self.level)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,7 +531,7 @@ def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tu
                 if isinstance(value, bool):
                     found = float(value)
                 elif isinstance(value, str) and criterion is not None:
-                    found = _value_of(criterion.scale, value)
+                    found = label_value(criterion.scale, value)
             except InvalidError as error:
                 entry.add("unknown_level", str(error), ("examples", number, "verdicts", key))
                 found = {"min": 0.0}  # so that it is not reported again
