@@ -115,11 +115,18 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
         "rubrics": any(one.rubric_id != other.rubric_id for one, other in both),
         ("completions" if compared[0].policies == compared[1].policies else "policies"): by == "prompt",
     }
-    ids = list(Moved.model_fields)[: 4 if by == "completion" else 2]
-    moved = []
-    for (one, _), (x, y) in zip(pairs, rewarded, strict=True):
-        named = {"reward_a": x, "reward_b": y, "difference": round(y - x, 12) + 0.0}  # + 0.0: no -0.0
-        moved.append(Moved.model_validate({name: getattr(one.items[0], name) for name in ids} | named))
+    moved = [
+        Moved(
+            prompt_id=(item := one.items[0]).prompt_id,
+            prompt_external_id=item.prompt_external_id,
+            completion_id=item.completion_id if by == "completion" else None,
+            completion_external_id=item.completion_external_id if by == "completion" else None,
+            reward_a=x,
+            reward_b=y,
+            difference=round(y - x, 12) + 0.0,  # no -0.0
+        )
+        for (one, _), (x, y) in zip(pairs, rewarded, strict=True)
+    ]
     largest = sorted((one for one in moved if one.difference), key=lambda one: -abs(one.difference))
     prompt_ids = [one.prompt_id for one in moved]
     return JobComparison(
@@ -189,11 +196,22 @@ def _criteria(
                 for name in names if all(known) else ():
                     found[name].append((fmean(known[0]), fmean(known[1]), prompt_id, one.entity))
     rows = []
-    for name, means in found.items():
+    for (rubric, key_a, key_b, reworded, pitfall), means in found.items():
         first, second, prompt_ids, entities = zip(*means, strict=True)
         crossed = Counter((x >= 0.5, y >= 0.5) for x, y in zip(first, second, strict=True))
-        estimate = mean_estimate([y - x for x, y in zip(first, second, strict=True)], independent(prompt_ids, entities))
-        figures = (len(first), fmean(first), fmean(second), estimate, crossed[False, True], crossed[True, False])
-        named = zip(CriterionComparison.model_fields, (*name, *figures), strict=True)
-        rows.append(CriterionComparison.model_validate(dict(named)))
+        changes = [y - x for x, y in zip(first, second, strict=True)]
+        row = CriterionComparison(
+            rubric=rubric,
+            key_a=key_a,
+            key_b=key_b,
+            reworded=reworded,
+            pitfall=pitfall,
+            paired=len(first),
+            mean_a=fmean(first),
+            mean_b=fmean(second),
+            difference=mean_estimate(changes, independent(prompt_ids, entities)),
+            to_met=crossed[False, True],
+            to_unmet=crossed[True, False],
+        )
+        rows.append(row)
     return tuple(sorted(rows, key=lambda row: (-row.to_met - row.to_unmet, -abs(row.mean_b - row.mean_a))))
