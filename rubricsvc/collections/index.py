@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple
@@ -202,21 +203,7 @@ def split(text: str) -> Iterator[str]:
         yield text[begin:start]
 
 
-_SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE documents (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, place TEXT NOT NULL,
-    characters INTEGER NOT NULL
-);
-CREATE TABLE places (part INTEGER PRIMARY KEY, document INTEGER NOT NULL, start INTEGER NOT NULL);
-CREATE INDEX places_document ON places (document);
-CREATE TABLE links (document TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, target TEXT NOT NULL);
-CREATE INDEX links_document ON links (document);
-CREATE TABLE terms (document TEXT NOT NULL, term TEXT NOT NULL, PRIMARY KEY (document, term)) WITHOUT ROWID;
-CREATE VIRTUAL TABLE parts USING fts5(
-    title, text, tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
-);
-"""
+_SCHEMA = files("rubricsvc.collections").joinpath("schema.sql").read_text(encoding="utf-8")
 
 
 @dataclass
