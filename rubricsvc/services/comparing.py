@@ -115,18 +115,13 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
         "rubrics": any(one.rubric_id != other.rubric_id for one, other in both),
         ("completions" if compared[0].policies == compared[1].policies else "policies"): by == "prompt",
     }
-    moved = [
-        Moved(
-            prompt_id=(item := one.items[0]).prompt_id,
-            prompt_external_id=item.prompt_external_id,
-            completion_id=item.completion_id if by == "completion" else None,
-            completion_external_id=item.completion_external_id if by == "completion" else None,
-            reward_a=x,
-            reward_b=y,
-            difference=round(y - x, 12) + 0.0,  # no -0.0
-        )
-        for (one, _), (x, y) in zip(pairs, rewarded, strict=True)
-    ]
+    ids: tuple[str, ...] = ("prompt_id", "prompt_external_id")
+    ids += ("completion_id", "completion_external_id") if by == "completion" else ()
+    moved = []
+    for (one, _), (x, y) in zip(pairs, rewarded, strict=True):
+        change = round(y - x, 12) + 0.0  # no -0.0
+        of_item = {name: getattr(one.items[0], name) for name in ids}
+        moved.append(Moved(**of_item, reward_a=x, reward_b=y, difference=change))
     largest = sorted((one for one in moved if one.difference), key=lambda one: -abs(one.difference))
     prompt_ids = [one.prompt_id for one in moved]
     return JobComparison(
