@@ -2,10 +2,12 @@
 
 import logging
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib.resources import files
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -153,32 +155,9 @@ def reachable() -> Iterator[None]:
         raise UnavailableError(message) from error
 
 
-_OF_RUBRIC = (Reason.CHECK_ERROR, Reason.NO_VARIABLE, Reason.NOT_JSON)
-_START = "start the server, or correct its URL (it usually ends in /v1)"
-FIXES = {
-    **dict.fromkeys(OF_REPLY, "use a stronger model, or a judge with `--mode readout`"),  # some have their own below
-    **dict.fromkeys((Reason.UNREACHABLE, Reason.UNAVAILABLE), _START),
-    **dict.fromkeys(_OF_RUBRIC, "correct the rubric and import it"),
-    Reason.TIMEOUT: "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
-    Reason.RATE_LIMITED: "try again later, or with a lower endpoint.concurrency in a judge file",
-    Reason.SERVER_ERROR: "see the server's own log",
-    Reason.BUDGET: "allow a larger budget",
-    Reason.REFUSED: "correct the model, the URL, or the API key in the variable of --api-key-env (in a judge file:"
-    " api_key_env)",
-    Reason.ENGINE_ERROR: "correct what the verdict's detail names; `rubricsvc doctor` checks the installation",
-    Reason.NO_SANDBOX: "install bubblewrap on the workers",
-    Reason.TRUNCATED: "raise sampling.max_tokens in the judge's file",
-    Reason.NO_EVIDENCE: "use a stronger model, or a judge without require_evidence",
-    Reason.NO_ANSWER: "use a judge with `--mode written`",
-    Reason.NO_LOGPROBS: "the server returns no log-probabilities: use a judge with `--mode written` (comparative and"
-    " trajectory judges can write too, see docs/judges.md)",
-    Reason.DECLINED: "use another model",
-    Reason.TOO_LONG: "use a model with a longer context",
-}
+_FIXES = tomllib.loads(files("rubricsvc.services").joinpath("fixes.toml").read_text(encoding="utf-8"))
+FIXES: dict[Reason, str] = {Reason(name): fix for name, fix in _FIXES["fixes"].items()}
 """What to do about each reason of a failure."""
-
-_THEN = {Reason.REFUSED: "retry", Reason.NO_SANDBOX: "retry", **dict.fromkeys(_OF_RUBRIC, "rescore")}
-"""The command that scores a job again after the fix; where the fix is another judge, a new job does."""
 
 
 def failure_hints(reasons: Mapping[str, int], judge: Judge, job_id: int) -> Iterator[str]:
@@ -191,7 +170,8 @@ def failure_hints(reasons: Mapping[str, int], judge: Judge, job_id: int) -> Iter
     for reason, count in sorted(reasons.items(), key=lambda one: one[0] not in retried):
         fix = f": `rubricsvc jobs retry {job_id}` asks again"
         if reason not in retried:
-            then = f", then run `rubricsvc jobs {_THEN[Reason(reason)]} {job_id}`" if reason in _THEN else ""
+            again = _FIXES["then"].get(reason)
+            then = f", then run `rubricsvc jobs {again} {job_id}`" if again else ""
             fix = f" would fail again: {FIXES[Reason(reason)]}{then}"
         by_fix.setdefault(fix, []).append(f"{reason} ×{count}")
     for fix, counts in by_fix.items():
