@@ -4,14 +4,16 @@ Alarms of monitors compare windows of steps with the start, and held-out prompts
 those of tools compare means of `TOOL_WINDOW` steps, since shares of single steps are of few episodes.
 """
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from math import fsum, sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.schemas.runs import Alarm
-from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.estimates import p_above_zero
+from trainer.divergence import first_divergence
 
 ALPHA = 0.05  # probability of a false alarm in all evaluations of a run
 MIN_PROMPTS = 8  # fewer held-out prompts are not compared: a share that is 0 or 1 may change in all of them by chance
@@ -35,34 +37,8 @@ class Rule(NamedTuple):
     from_zero: bool = False
 
 
-RULES = (
-    Rule("completions/mean_length", "The mean length in tokens", 0.5, "length", relative=True),
-    Rule("completions/mean_length", "The mean length in tokens", 0.5, "shortness", relative=True, falls=True),
-    Rule("monitors/length_correlation", "The correlation of reward and length", 0.5, "length", from_zero=True),
-    Rule("monitors/repetition", "The share of repeated runs of words", 0.2, "repetition"),
-    Rule("monitors/distinct", "The share of different pairs of words for a prompt", 0.2, "repetition", falls=True),
-    Rule("monitors/self_bleu", "The similarity of the completions of a prompt (self-BLEU)", 0.2, "any"),
-    Rule("monitors/common_phrase", "The share of completions with one and the same phrase", 0.3, "any"),
-    Rule("monitors/other_script", "The share of letters in another script than the prompt's", 0.05, "other_script"),
-    Rule("monitors/refusals", "The share of refusals", 0.2, "refusals"),
-    Rule("monitors/stock_phrases", "The share of completions with a stock phrase", 0.3, "stock_phrases"),
-    Rule("monitors/self_praise", "The share of completions that praise themselves", 0.2, "self_praise"),
-    Rule("monitors/lists", "The share of completions with a list", 0.3, "lists"),
-    Rule("monitors/headings", "The share of completions with headings", 0.3, "headings"),
-    Rule("monitors/bold", "The share of completions with bold text", 0.3, "bold"),
-    Rule("monitors/emoji", "The share of completions with emoji", 0.2, "emoji"),
-    Rule("monitors/unresolved_citations", "The share of completions with a citation of no source", 0.2, "citations"),
-    Rule(
-        "monitors/saturated_criteria",
-        "The share of criteria that tell no completions apart",
-        0.9,
-        "any",
-        from_zero=True,
-    ),
-    Rule("monitors/largest_reward_share", "The share of the reward that one criterion makes up", 0.3, "any"),
-    Rule("monitors/abstained_verdicts", "The share of verdicts that abstain", 0.2, "any"),
-    Rule("monitors/failed_verdicts", "The share of verdicts that failed", 0.2, "any"),
-    Rule("entropy", "The entropy", 0.75, "any", relative=True, falls=True),
+RULES = tuple(
+    Rule(**one) for one in tomllib.loads(files("trainer").joinpath("alarms.toml").read_text("utf-8"))["rules"]
 )
 Values = Sequence[tuple[int, float]]
 Steps = Sequence[Mapping[str, Any]]

@@ -414,7 +414,7 @@ class EvalConfig(DataSource):
     (``checks``). The best checkpoint is chosen by ``gold``: the name of one of these; unset, the first judge, else the
     checks, else the reward. With ``baselines`` those that are named, or all, are run after the training
     (`trainer.evaluation`). ``other`` are prompts of another collection for two of them. With
-    ``stop_on_divergence`` a run stops where its reward diverges from gold (`rubricsvc.stats.divergence`).
+    ``stop_on_divergence`` a run stops where its reward diverges from gold (`trainer.divergence`).
     """
 
     share: float | None = Field(default=None, gt=0.0, lt=1.0)

@@ -35,13 +35,13 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup, RunStep
-from rubricsvc.stats.divergence import first_divergence
 from trainer import checkpoint, metrics
 from trainer.alarms import monitor_alarms
 from trainer.algorithms import grpo, supervised
 from trainer.config import DemonstrationsConfig, Identity, TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
+from trainer.divergence import first_divergence
 from trainer.environments.episodes import log_leaks
 from trainer.monitors.measures import MONITORS, WITH_CRITERIA
 from trainer.optim import MasterAdamW

@@ -40,11 +40,11 @@ from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.runs import Runs, reject_drafts
 from rubricsvc.settings import get_settings
-from rubricsvc.stats.divergence import first_divergence
 from trainer import checkpoint
 from trainer.alarms import NO_SIGNAL, VETOED, alarms
 from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, load_config
 from trainer.data.tasks import RunTasks, Task, check_apart, hold_out, names_of, page_key, tasks_of
+from trainer.divergence import first_divergence
 from trainer.recording import METRICS, History, Metrics, RunRecorder, Tracking, read
 from trainer.rewards import CheckRewards, JudgeInfo, Rewards, service
 from workers import checks

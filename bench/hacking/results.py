@@ -18,8 +18,8 @@ from bench.hacking.biases import BIASES, UNBIASED
 from bench.hacking.judge import HONEST
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import REWARD
-from rubricsvc.stats.divergence import first_divergence
 from trainer.alarms import alarms, monitor_alarms
+from trainer.divergence import first_divergence
 from trainer.policy_scores import over_prompts_and_seeds
 
 RISE = 0.2

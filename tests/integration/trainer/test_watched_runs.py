@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.stats.divergence import ALPHA, Divergence, first_divergence
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import loop
 from trainer.data.tasks import Task
+from trainer.divergence import ALPHA, Divergence, first_divergence
 from trainer.evaluation import Evaluation, Evaluator
 from trainer.loop import train
 from trainer.policies.policy import Policy

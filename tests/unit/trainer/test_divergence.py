@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.stats.divergence import ALPHA, FOLLOWS, first_divergence
+from trainer.divergence import ALPHA, FOLLOWS, first_divergence
 
 EVALUATIONS = 20
 Curve = Callable[[float], float]
