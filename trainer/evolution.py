@@ -117,9 +117,9 @@ class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
         return [replace(task, rubric=self._states[task.prompt.digest, task.rubric.digest].rubric) for task in tasks]
 
     def _begin_step(self, step: int, tasks: Sequence[Task]) -> None:
-        asked = {(one.prompt.digest, one.rubric.digest): (one.prompt, one.rubric) for one in tasks}
-        approve, given = self._config.approve, tuple(asked.values())
-        used = self._evolutions.begin_step(run=self._run, step=step, approve=approve, tasks=given)
+        asked = {(one.prompt.digest, one.rubric.digest): one for one in tasks}
+        given = tuple((one.prompt, one.rubric, one.name, one.rubric_name) for one in asked.values())
+        used = self._evolutions.begin_step(run=self._run, step=step, approve=self._config.approve, tasks=given)
         self._states = dict(zip(asked, used, strict=True))
 
     def evolve(

@@ -115,7 +115,9 @@ class NewEvolutionStep(Value):
     run: Name = Field(min_length=1, max_length=120, description="Key of the run.")
     step: int = Field(ge=0, le=MAX_COUNT, description="Step, from 0.")
     approve: Approve = Field(description="Whether versions are approved when they are written, or by people.")
-    tasks: tuple[tuple[Prompt, Rubric], ...] = Field(description="Prompts with their authored rubrics.")
+    tasks: tuple[tuple[Prompt, Rubric, Name, Name], ...] = Field(
+        description="Prompts with their authored rubrics; the external id of the prompt and the rubric's name, if new."
+    )
 
 
 class EvolutionState(Value):

@@ -111,20 +111,20 @@ class Evolutions:
             if new.step and not page_of(session, EvolutionRow, 0, 1, run=new.run):
                 message = f"the database does not have the rubric versions that run {new.run} has used"
                 raise ConflictError(message, hint="set RUBRICSVC_URL or RUBRICSVC_DATABASE_URL to those of the run")
-            for prompt, base in new.tasks:
+            for prompt, base, prompt_name, name in new.tasks:
                 self.check(base)
                 if new.approve == "auto" and base.examples:
                     hint = 'set approve = "human" in [evolve], or leave the examples out'
                     message = "a version with examples is approved after a test of them"
                     raise InvalidError(message, hint=hint, path="evolve.approve")
-                prompt_id = completions.add_prompt(session, prompt).id
+                prompt_id = completions.add_prompt(session, prompt, prompt_name or None).id
                 unique = {"key": digest("evolution", new.run, prompt_id, base.digest)}
                 if known := page_of(session, EvolutionRow, key=unique["key"]):
                     row = known[0]
                 else:
                     edit = replace(self.edit, by=self.edit.by or new.run)
                     version = evolutions.authored(session, base.digest, prompt_id)
-                    version = version or add_named(session, base, edit, "", prompt_id)
+                    version = version or add_named(session, base, edit, name, prompt_id)
                     columns = {"rubric_id": version.id, "run": new.run, "prompt_id": prompt_id}
                     row, _ = get_or_add(session, EvolutionRow, unique, **columns)
                 step = evolutions.begin_step(session, row, new.step)

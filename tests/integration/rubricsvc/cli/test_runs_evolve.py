@@ -48,8 +48,8 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: ScriptedServer) -> None:
+    """Prompts and rubrics of a file that was not imported keep their names."""
     config = configured(tmp_path, proposer)
-    assert cli("rubrics", "import", "rubrics.yaml").code == 0
     ran = cli("runs", "start", config, "--json")
     assert (ran.code, ran.json["steps"]) == (0, 2), ran.err
     run = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())["run"]

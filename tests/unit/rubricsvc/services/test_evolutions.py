@@ -22,7 +22,7 @@ from rubricsvc.store.tables import EvolutionRow, RubricEventRow, RubricRow
 from tests.rows import RUBRIC as BASE
 from workers.evolution import Round, evolved_rubric, hold_rounds
 
-TASK = (Prompt.of("Why?"), BASE)
+TASK = (Prompt.of("Why?"), BASE, "", "")
 NAME = "first-0a1b2c3d"
 
 
@@ -161,7 +161,7 @@ def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -
 
 def test_begin_step_refuses_automatic_approval_where_people_approve_or_test(db: Database) -> None:
     tested = BASE.model_copy(update={"examples": (RubricExample(key="e", text="a", reward=NumberRange(min=0)),)})
-    for policy, tasks in (("all", ()), ("four_eyes", ()), ("generated", ((TASK[0], tested),))):
+    for policy, tasks in (("all", ()), ("four_eyes", ()), ("generated", ((TASK[0], tested, "", ""),))):
         with pytest.raises(InvalidError) as error:
             Evolutions(db, Edit(policy=policy)).begin_step(run=NAME, step=0, approve="auto", tasks=tasks)  # type: ignore[arg-type]
         assert error.value.path == "evolve.approve"
