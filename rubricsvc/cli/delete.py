@@ -25,15 +25,19 @@ def delete(
     Prints first how many rows of each table that is. The folder of a run stays.
     """
     with service() as s:
-        of_noun = getattr(s, noun)
-        rows = sum((Counter(of_noun.delete(ref, dry_run=True).rows) for ref in {*refs}), Counter[str]())
+        of_noun, refs = getattr(s, noun), [*dict.fromkeys(refs)]
+        found = [of_noun.delete(ref, dry_run=True) for ref in refs]
+        rows = sum((Counter(one.rows) for one in found), Counter[str]())
+        names = {table: [name for one in found for name in one.names.get(table, ())] for table in rows}
         if not yes:
-            show({"deletes": rows}, as_json)
+            show({"deletes": rows, "names": {table: some for table, some in names.items() if some}}, as_json)
             if not sys.stdin.isatty():
                 raise InvalidError(f"this deletes {counted(rows.total(), 'row')}", hint="confirm it with --yes")
             typer.confirm("Delete them?", abort=True, err=True)
-        for number, ref in enumerate(refs := [*dict.fromkeys(refs)], start=1):
+        for number, ref in enumerate(refs, start=1):
             done = of_noun.delete(ref, vacuum=number == len(refs))
     show({"deleted": rows}, as_json)
+    if kept := {ref for one in found for ref in one.may_quote}:
+        echo(f"rubrics that a model made of it, and may quote it, stay: {', '.join(sorted(kept))}")
     if done.erased is False:
         echo("the database is in use, so that its file still has the text; run `sqlite3 FILE VACUUM` when it is not")

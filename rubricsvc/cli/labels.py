@@ -62,7 +62,7 @@ def export(
     --out and --json write JSON lines that `rubricsvc labels import` reads; so is the sheet, a CSV or with --out
     FILE.xlsx a workbook: a row for each judged criterion, in which a blank value is no label.
     """
-    columns = ("completion_id", "rubric", "label.criterion", "label.annotator", "label.value", "label.note")
+    columns = ("id", "completion_id", "rubric", "label.criterion", "label.annotator", "label.value", "label.note")
     with service() as s:
         if blind:
             if query.job_id is None:

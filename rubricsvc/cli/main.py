@@ -61,6 +61,28 @@ ALIASES = {name[:-1]: name for name in COMMANDS if name.endswith("s") and name[:
 """The singular of each noun: ``rubricsvc job show`` is ``rubricsvc jobs show``."""
 
 
+_GUESSES = {
+    "completions import FILE": "completions add",
+    "jobs cancel ID": "jobs stop",
+    "jobs export ID --out report.html": "jobs report, jobs results",
+    "jobs show ID": "jobs status",
+    "jobs submit --judge NAME": "jobs add, jobs create, jobs run, jobs start",
+    "judges audit NAME": "judges test",
+    "labels export": "labels list, labels ls, labels show",
+    "labels import FILE": "labels add",
+    "rubrics import FILE": "import, prompts add, prompts import",
+    "rubrics import FILE --parent REF": "rubrics edit, rubrics update",
+    "rubrics init FILE": "rubrics add, rubrics create, rubrics new",
+    "rubrics lint FILE": "rubrics check, rubrics validate",
+    "rubrics show REF --history": "rubrics history, rubrics versions",
+    "runs start CONFIG.toml": "runs run, runs train, train",
+    **{f"delete {noun} ID": f"{noun} delete, {noun} remove" for noun in ("completions", "jobs", "labels")},
+    **{f"delete {noun} ID": f"{noun} delete, {noun} remove" for noun in ("prompts", "rubrics", "runs")},
+    **{f"rubrics review REF {name}": f"rubrics {name}" for name in ("approve", "reject", "retire", "submit")},
+}
+"""Commands by those that people try in their place."""
+
+
 class LazyGroup(TyperGroup):
     """A group that lists its commands without importing them."""
 
@@ -73,6 +95,7 @@ class LazyGroup(TyperGroup):
         """Import the command that is used; accept its singular, and agreement of labels for that of judges."""
         args = [ALIASES.get(args[0], args[0]), *args[1:]]
         args[0] = "judges" if args[:2] == ["labels", "agreement"] else args[0]
+        args[1:2] = [ALIASES.get(one, one) if args[0] == "delete" else one for one in args[1:2]]
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else command, rest
 
@@ -169,7 +192,13 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
         message = " ".join(error.format_message().split())
         if isinstance(error.__cause__, ValidationError):
             message = f"{message.partition(': ')[0]}: {first_error(error.__cause__)[1]}"
-        return message, f"see `{error.ctx.command_path if error.ctx else 'rubricsvc'} --help`", BAD_INPUT
+        path = error.ctx.command_path if error.ctx else "rubricsvc"
+        tried = message.split("'")[1] if message.startswith("No such command") else ""
+        tried = f"{path} {tried}".removeprefix("rubricsvc ")
+        for command, guesses in _GUESSES.items():
+            if tried in guesses.split(", "):
+                return f"no command {tried!r}", f"use `rubricsvc {command}`", BAD_INPUT
+        return message, f"see `{path} --help`", BAD_INPUT
     if isinstance(error, RubricsvcError):
         missing = isinstance(error, NotFoundError | UnavailableError)
         return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT

@@ -115,6 +115,8 @@ class Deletion(Wire):
     """What was deleted, or is to be."""
 
     rows: dict[str, int] = Field(description="Rows by table.")
+    names: dict[str, list[str]] = Field({}, description="The first of them, as id and name.")
+    may_quote: list[str] = Field([], description="Rubrics that stay, and that a model may have made of a completion.")
     erased: bool | None = Field(
         None,
         description="Whether no file of SQLite has the text any more; null of PostgreSQL, where vacuum removes it.",

@@ -5,29 +5,52 @@ from collections.abc import Collection
 from contextlib import closing
 from sqlite3 import OperationalError
 
-from sqlalchemy import delete, select, tuple_, update
-from sqlalchemy.orm import Session
+from sqlalchemy import delete, func, select, text, tuple_, update
+from sqlalchemy.orm import Session, undefer
 
+from rubricsvc.core.states import OF_MODELS
 from rubricsvc.errors import ConflictError
 from rubricsvc.store import runs, tables
 from rubricsvc.store.completions import with_verdicts
 from rubricsvc.store.leases import database_time
 from rubricsvc.store.session import Database, batched, by_id, rows_with
-from rubricsvc.store.tables import ItemRow, RolloutRow, RunRow, VerdictRow
+from rubricsvc.store.tables import (
+    CompletionRow,
+    ItemRow,
+    JobRow,
+    QuestionRow,
+    RolloutRow,
+    RubricRow,
+    RunRow,
+    VerdictRow,
+)
 
 CLEARED = {"rubrics.parent_id", "rollouts.item_id", "evaluation_rewards.item_id"}
 """References that become null: their rows stay."""
 _NOT_OWNED = {*CLEARED, "verdicts.rubric_id"}
+_SHARED = (
+    (QuestionRow.question_set, ItemRow.question_set, ItemRow.id),
+    (tables.TextRow.digest, JobRow.settings["specification"]["digest"].as_string(), JobRow.id),
+)
+"""Columns with a digest, and the columns and ids of the rows that name it: it goes with the last of them."""
+_NAMES = {tables.PromptRow: "external_id", RubricRow: "ref", CompletionRow: "policy", tables.LabelRow: "annotator"}
+MOST_NAMED = 5  # rows of a table
 
 
-def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int]) -> dict[str, int]:
-    """Delete rows with all that hangs on them; return how many rows of each table.
+Removed = tuple[dict[str, int], dict[str, list[str]], list[str]]
 
-    A verdict is deleted with its completion, or with the last item that asks its question.
+
+def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int]) -> Removed:
+    """Delete rows with all that hangs on them; return how many of each table, and the first by id and name.
+
+    A verdict is deleted with its completion, or with the last item that asks its question. With a completion the
+    replies of models that may quote it are cleared; the rubrics that were made of them stay, and are returned, too.
 
     Raises:
         ConflictError: A job that is not finished, or a training run that reports, uses some of it.
     """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("LOCK TABLE questions, texts"))  # nobody adds a row meanwhile that names one of them
     ordered = tables.Base.metadata.sorted_tables
     found = defaultdict[str, set[int]](set, {table.__tablename__: set(ids)})
     new = [(table.__tablename__, ids)]
@@ -47,6 +70,16 @@ def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int])
     rewards = rows_with(session, select(reward.id), tuple_(reward.evaluation_id, reward.place), map(tuple, shown))
     found["evaluation_rewards"] |= {id_ for (id_,) in rewards}
     _reject_running(session, found)
+    may_quote, names = _clear_replies(session, found), dict[str, list[str]]()
+    for row_of, name in (*_NAMES.items(), (JobRow, "name"), (RunRow, "name")):
+        if some := sorted(found[row_of.__tablename__]):
+            first = [(row.id, getattr(row, name)) for row in by_id(session, row_of, some[:MOST_NAMED]).values()]
+            shown_names = [f"{id_} {named}" if named else str(id_) for id_, named in first]
+            names[row_of.__tablename__] = shown_names + ["…"] * (len(some) > MOST_NAMED)
+    shared = [
+        {one for (one,) in rows_with(session, select(digest), id_, found[id_.class_.__tablename__])} - {None}
+        for _, digest, id_ in _SHARED
+    ]
     for child in reversed(ordered):
         for parent, column in references:
             for chunk in batched(found[parent] if column.table is child else ()):
@@ -56,8 +89,12 @@ def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int])
                     session.execute(delete(child).where(column.in_(chunk)))
         for chunk in batched(found[child.name]):
             session.execute(delete(child).where(child.c.id.in_(chunk)))
+    for (key, digest, _), values in zip(_SHARED, shared, strict=True):
+        for chunk in batched(values):
+            used = select(digest).where(digest.in_(chunk))
+            session.execute(delete(key.class_.__table__).where(key.in_(chunk), key.not_in(used)))
     session.expire_all()
-    return {one.name: len(found[one.name]) for one in ordered if found[one.name]}
+    return {one.name: len(found[one.name]) for one in ordered if found[one.name]}, names, may_quote
 
 
 def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
@@ -66,12 +103,38 @@ def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
     asked = rows_with(session, with_verdicts(select(VerdictRow.id).select_from(ItemRow)), ItemRow.id, items)
     of_rubrics = rows_with(session, select(VerdictRow.id), VerdictRow.rubric_id, versions)
     ids = {id_ for rows in (asked, of_rubrics) for (id_,) in rows}
-    asking = with_verdicts(select(VerdictRow.id, ItemRow.id, ItemRow.rubric_id).select_from(ItemRow))
-    others = {id_: rubric for id_, item, rubric in rows_with(session, asking, VerdictRow.id, ids) if item not in items}
+    asking = select(VerdictRow.id, ItemRow.id, ItemRow.rubric_id, QuestionRow.criterion).select_from(ItemRow)
+    rows = rows_with(session, with_verdicts(asking), VerdictRow.id, ids)
+    others = {id_: names for id_, item, *names in rows if item not in items}
     found["verdicts"] |= ids - others.keys()
     for row in by_id(session, VerdictRow, others).values():
-        row.rubric_id = others[row.id] if row.rubric_id in versions else row.rubric_id
+        if row.rubric_id in versions:
+            row.rubric_id, row.criterion = others[row.id]
     session.flush()
+
+
+def _clear_replies(session: Session, found: dict[str, set[int]]) -> list[str]:
+    """Clear what models wrote for the completions' prompts, or shown them; return the rubrics that they made of it."""
+    own = select(CompletionRow.prompt_id, CompletionRow.digest)
+    of_prompts = {*map(tuple, rows_with(session, own, CompletionRow.id, found["completions"]))}
+    prompts, digests = {id_ for id_, _ in of_prompts} - found["prompts"], {digest for _, digest in of_prompts}
+    replies = select(tables.ReplyRow.id).join(ItemRow, ItemRow.id == tables.ReplyRow.item_id)
+    found["replies"] |= {id_ for (id_,) in rows_with(session, replies, ItemRow.prompt_id, prompts)}
+    may_quote = list[str]()
+    rubrics = select(RubricRow).options(undefer(RubricRow.provenance)).where(RubricRow.origin.in_(OF_MODELS))
+    for (row,) in rows_with(session, rubrics, RubricRow.prompt_id, prompts):
+        may_quote += [row.ref] * (row.id not in found["rubrics"])
+        if row.provenance is not None:
+            gate = row.provenance.get("gate")
+            probes = gate and {"probes": {name: one | {"reasons": {}} for name, one in gate["probes"].items()}}
+            row.provenance = row.provenance | {"raw_reply": "", "cleaned": None, "gate": gate and gate | probes}
+    steps = select(tables.EvolutionStepRow).join(tables.EvolutionRow).where(tables.EvolutionStepRow.round.is_not(None))
+    evolved = func.coalesce(tables.EvolutionRow.prompt_id, 0)  # on labels, of any prompt
+    for (step,) in [*rows_with(session, steps, evolved, {0, *prompts} if digests else ())]:
+        if digests & {*step.round.get("shown", ())}:
+            step.round = step.round | {"raw_reply": ""}
+    session.flush()
+    return may_quote
 
 
 def _reject_running(session: Session, found: dict[str, set[int]]) -> None:

@@ -99,8 +99,8 @@ async def try_rubric(
     texts = probes(task)
     labelled = [completion for completion, _ in task.labelled]
     rewards = await asyncio.gather(*map(reward, [*(Completion(text=text) for text in texts.values()), *labelled]))
-    found = {
-        name: ProbeReward(reward=one.value, null_reason=one.null_reason, reasons=reasons)
+    found = {  # another prompt's text is quoted nowhere: it may be deleted
+        name: ProbeReward(reward=one.value, null_reason=one.null_reason, reasons=reasons if name != "off_topic" else {})
         for name, (one, reasons) in zip(texts, rewards, strict=False)
     }
     pairs = [

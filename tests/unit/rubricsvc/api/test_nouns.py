@@ -225,14 +225,16 @@ def test_rows_are_deleted_over_http(filled: TestClient) -> None:
     """With a dry run they are counted; who reviewed is the key's name, so that a body cannot say it."""
     filled.post("/v1/labels", json={"labels": [label("ann", 1.0)]})
     counted = filled.delete("/v1/prompts/1", params={"dry_run": True}).json()
-    assert counted == {"rows": {"prompts": 1, "completions": 2, "rubrics": 1, "labels": 1}, "erased": None}
+    assert counted["rows"] == {"prompts": 1, "completions": 2, "rubrics": 1, "labels": 1}
+    assert counted["names"]["rubrics"] == ["1 r@1"] and counted["erased"] is None
     assert filled.delete("/v1/labels/1").json()["rows"] == {"labels": 1}
     named = filled.post("/v1/rubrics/r@1/review", json={"action": "retire", "by": "bob"})
     assert named.status_code == 422 and "by" in named.json()["error"]["path"]
     with Client("http://localhost", transport=filled._transport) as client:
         assert client.rubrics.delete("r").rows == {"rubrics": 1}
         assert client.completions.delete(1).rows == {"completions": 1}
-    assert filled.delete("/v1/prompts/1").json() == {"rows": {"prompts": 1, "completions": 1}, "erased": True}
+    deleted = filled.delete("/v1/prompts/1").json()
+    assert (deleted["rows"], deleted["erased"]) == ({"prompts": 1, "completions": 1}, True)
     assert {noun: filled.delete(f"/v1/{noun}/7").status_code for noun in ("prompts", "rubrics", "jobs", "runs")} == (
         dict.fromkeys(("prompts", "rubrics", "jobs", "runs"), 404)
     )

@@ -79,6 +79,25 @@ def test_usage_error_exits_with_2(cli: Cli) -> None:
         assert hint.startswith("hint: see `rubricsvc") and hint.endswith("--help`")
 
 
+def test_guessed_commands_lead_to_those_that_exist(cli: Cli) -> None:
+    for instead, guesses in main_module._GUESSES.items():
+        for guess in guesses.split(", "):
+            ran = cli(*guess.split(), "x")
+            assert ran.code == 2 and f"`rubricsvc {instead}`" in ran.err, guess
+        words = [word for word in instead.split() if word.islower() and word.isalpha()]
+        assert cli(*words[:2], "--help").code == 0, instead
+
+
+def test_delete_takes_singulars_and_names_what_goes(cli: Cli, rubric_file: Path) -> None:
+    assert cli("rubrics", "import", rubric_file).code == 0
+    ran = cli("delete", "prompt", "one", "two", "--json")
+    assert ran.code == 2 and ran.json["names"] == {
+        "prompts": ["1 one", "2 two"],
+        "rubrics": ["1 first@1", "2 second@1"],
+    }
+    assert cli("delete", "rubric", "first", "--yes", "--json").json["deleted"] == {"rubrics": 1}
+
+
 def test_not_found_exits_with_3(cli: Cli) -> None:
     ran = cli("rubrics", "show", "nothing")
     assert ran.code == 3

@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from rubricsvc.core.generation import Provenance, Specification
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label, Verdict
-from rubricsvc.errors import ConflictError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.schemas.runs import RolloutGroup, RunHeartbeat, RunStep
 from rubricsvc.services.local import LocalService
-from rubricsvc.store import completions, jobs, judges, leases, rubrics
+from rubricsvc.store import completions, generation, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database, sqlite_file
-from rubricsvc.store.tables import ItemRow
+from rubricsvc.store.tables import Base, EvolutionRow, EvolutionStepRow, ItemRow
 from tests.recorded_run import new_run, rollout, run_evaluation
 from tests.rows import RUBRIC, item_result
 
@@ -111,3 +113,68 @@ def test_delete_takes_what_hangs_on_each_noun(each_db: Database) -> None:
         assert {name: found.get(name) for name in expected} == expected, noun
         assert noun == "runs" or found == expected, (noun, found)
     assert len(s.verdicts.page(limit=1000).data) == 120
+
+
+GENERATED = {
+    "method": "one-shot",
+    "judge": "j",
+    "model": "m",
+    "template": "t",
+    "template_digest": "0",
+    "sampling": {},
+    "redraws": 0,
+    "repairs": 0,
+    "raw_reply": SECRET,
+    "gate": {"judge": "j", "probes": {"own": {"reward": 1.0, "reasons": {"c1": SECRET}}}},
+}
+
+
+def tables_with(db: Database, text: str) -> set[str]:
+    with db.read() as session:
+        return {
+            table.name
+            for table in Base.metadata.sorted_tables
+            if any(text in repr(row) for row in session.execute(select(table)))
+        }
+
+
+def test_delete_clears_what_models_wrote_of_a_completion_and_the_last_use_of_a_text(each_db: Database) -> None:
+    """Rubrics that quote it may stay, and are listed; a specification goes with its job, a key with its questions."""
+    s, key = LocalService(each_db), "Key of it"
+    rubric = Rubric(criteria=(Criterion(key=key, text="Is kind."),))
+    with each_db.write() as session:
+        prompt_id = completions.add_prompt(session, Prompt.of("What?"), "p").id
+        judge_id, row = judges.add(session, Judge(name="j", model="m")).id, rubrics.add(session, rubric, name="r")
+        completion = Completion(text=SECRET)
+        (completion_id,) = completions.add_many(session, [(prompt_id, completion)])
+        jobs.submit(session, judge_id=judge_id, items=[(completion_id, row.id)])
+        for lease in leases.claim(session, judge_id, limit=1, worker="w", seconds=60):
+            leases.record(session, [item_result(lease, rubric, [Verdict.scored(key, 1.0)])])
+        proposed = {"shown": [completion.digest], "raw_reply": SECRET}
+        evolution = EvolutionRow(key="e", rubric_id=row.id)
+        session.add(EvolutionStepRow(evolution=evolution, step=0, rubric_id=row.id, round=proposed))
+    house = Specification(name="house", text="Be kind to Mr Spec.")
+    job = s.rubrics.generate(judge="j", method="principles", specification=house, gate=False)
+    with each_db.write() as session:
+        (lease,) = leases.claim(session, judge_id, limit=1, worker="w", seconds=60)
+        generation.add_replies(session, lease.item_id, {"q": {"text": SECRET}})
+        made = Provenance.model_validate(GENERATED | {"job_id": job.id})
+        generation.record(session, [generation.GeneratedItem(lease, rubric=RUBRIC, provenance=made)])
+        leases.finish(session)
+    assert tables_with(each_db, SECRET) == {"completions", "rubrics", "replies", "evolution_steps"}
+    assert tables_with(each_db, key) >= {"questions", "verdicts"}
+    found = s.completions.delete(completion_id)
+    assert (found.names, found.may_quote) == ({"completions": [str(completion_id)]}, ["p-one-shot@1"])
+    assert not tables_with(each_db, SECRET) and tables_with(each_db, key) == {"rubrics"}
+    assert tables_with(each_db, "Mr Spec") == {"texts"}
+    s.jobs.delete(job.id)
+    assert not tables_with(each_db, "Mr Spec")
+
+
+def test_delete_refuses_an_id_of_several_prompts(each_db: Database) -> None:
+    s = LocalService(each_db)
+    ids = [s.prompts.add(prompt=text, external_id="one").id for text in ("What is one?", "What is the other one?")]
+    with pytest.raises(InvalidError, match=f"2 prompts have the id 'one': {ids[0]}, {ids[1]}"):
+        s.prompts.delete("one")
+    s.prompts.delete(ids[0])
+    assert s.prompts.delete("one").names == {"prompts": [f"{ids[1]} one"]}

@@ -48,6 +48,13 @@ def test_gate_refuses_a_rubric_that_pays_for_nothing() -> None:
     assert findings(Reader(scatters=0.9), rubric=Rubric(criteria=(*RUBRIC.criteria, short))).refused_by == ("empty",)
 
 
+def test_gate_keeps_no_reasons_of_another_prompt() -> None:
+    """Deleting that prompt would leave its quotes."""
+    loops = Criterion(key="loops", text="Does not loop.", check=Check(name="loops"))
+    found = findings(Reader(), rubric=Rubric(criteria=(*RUBRIC.criteria, loops)))
+    assert found.probes["praise"].reasons and not found.probes["off_topic"].reasons
+
+
 def test_gate_refuses_a_rubric_of_swapped_references() -> None:
     """The same rubric, tried with another prompt's reference in the place of its own; see also `test_controls`."""
     swapped = AuthoringTask(TASK.prompt, ("Salt is washed in. It stays.",), other=REFERENCE)
