@@ -29,7 +29,8 @@ from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database, attach, relay, see_ready
 from workers.engines import make_engine
 from workers.engines.local.embedded_model import fetch_embedded
-from workers.queue.drain import NAME, Drainer, EnginePool
+from workers.queue.drain import NAME, Drainer
+from workers.queue.engine_pool import EnginePool
 
 log = get_logger(__name__)
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import socket
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextvars import copy_context
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from multiprocessing.synchronize import Event
@@ -32,7 +30,7 @@ from structlog.contextvars import bound_contextvars
 from rubricsvc.broker import MEMORY
 from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.generation import AuthoringTask, Generation, Provenance
-from rubricsvc.core.judge import LOCAL, Judge
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
@@ -49,11 +47,10 @@ from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
 from workers.authoring.author import REPLIES, Author, GenerationError, RecordingEngine
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
-from workers.engines import make_engine
-from workers.engines.base import Engine, Failure, PanelEngine, error_message
+from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
-from workers.engines.http.throttle import Throttle
 from workers.queue.costs import ItemBudget, JobBudget, Write
+from workers.queue.engine_pool import EnginePool, engine_or_failure, share_limits
 from workers.scoring.completions import group_questions, score, score_group
 
 T = TypeVar("T")
@@ -64,99 +61,11 @@ NAME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
 """The name of this worker. A forked child has its parent's: it is a part of the same worker."""
 
 
-IDLE_SECONDS = 600.0
-"""Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and
-than any pause that is waited out."""
-
-
-@dataclass(eq=False)
-class _PooledEngine:
-    """An engine with its event loop; ``used_at`` is when it was last used, ``local`` whether it may hold a model."""
-
-    judge: Judge
-    engine: Engine
-    local: bool
-    runner: asyncio.Runner = field(default_factory=asyncio.Runner)
-    used_at: float = 0.0
-
-
-class EnginePool:
-    """Engines by judge; a judge with another endpoint has another engine. Safe to use from several threads.
-
-    Attributes:
-        keep_models: Keep the models of local engines in memory from one drain to the next, until `close`.
-    """
-
-    def __init__(self) -> None:
-        self.keep_models = False
-        self._lock = threading.Lock()
-        self._idle: list[_PooledEngine] = []
-
-    def run(self, judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of ``work`` with the judge's engine, in the engine's event loop."""
-        with self._lock:
-            pooled = next((one for one in self._idle if one.judge == judge), None)
-            if pooled is not None:
-                self._idle.remove(pooled)
-        if pooled is None:
-            pooled = _PooledEngine(judge, _engine_of(judge), all(leaf.engine in LOCAL for leaf in judge.leaf_judges))
-        engine, kept = pooled.engine, self.keep_models and pooled.local
-
-        async def whole() -> T:
-            try:
-                return await work(engine)
-            finally:
-                if not kept:
-                    await engine.aclose()
-
-        try:
-            return pooled.runner.run(whole(), context=copy_context())
-        finally:
-            now = time.monotonic()
-            # one that is unavailable now may be available next time
-            unavailable = isinstance(engine, PanelEngine) and engine.failure.reason is Reason.UNREACHABLE
-            pooled.used_at = -math.inf if unavailable else now
-            with self._lock:
-                self._idle.append(pooled)
-            self.close(idle_since=now - IDLE_SECONDS)
-
-    def close(self, idle_since: float = math.inf) -> None:
-        """Release the kept models and close the event loops of the engines that are not in use, or idle since then."""
-        with self._lock:
-            expired = [pooled for pooled in self._idle if pooled.used_at < idle_since]
-            self._idle = [pooled for pooled in self._idle if pooled.used_at >= idle_since]
-        for pooled in expired:
-            if pooled.local:
-                pooled.runner.run(pooled.engine.aclose())
-            pooled.runner.close()
-
-
 _ENGINE_FIELDS = ("engine", "model", "revision", "adapter", "weights_sha256", "endpoint", "members")
 """Judges that are equal in these share an engine."""
 
 EngineOf = Callable[[Judge], Engine]
 """Returns the engine of a judge in a drain."""
-
-
-def _engine_of(judge: Judge) -> Engine:
-    """Return the judge's engine; where it cannot be made here, one that fails every question as ``unreachable``."""
-    try:
-        return make_engine(judge)
-    except RubricsvcError as error:
-        reason = error
-    except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
-        reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
-    log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
-    detail = "; ".join(filter(None, (reason.message, reason.hint)))
-    return PanelEngine(failure=Failure(Reason.UNREACHABLE, detail))
-
-
-def share_limits(engine: Engine, drains: int) -> None:
-    """Divide the limits of a judge's servers equally among the drains that have items of it."""
-    for member in engine.members if isinstance(engine, PanelEngine) else ():
-        share_limits(member, drains)
-    if isinstance(throttle := getattr(engine, "throttle", None), Throttle):
-        throttle.share(max(1, drains))
 
 
 _PAGE = 500
@@ -471,7 +380,7 @@ class Drainer:
         for other, engine in self.engines:
             if judge is other or all(getattr(other, name) == getattr(judge, name) for name in _ENGINE_FIELDS):
                 return engine
-        self.engines.append((judge, _engine_of(judge)))
+        self.engines.append((judge, engine_or_failure(judge)))
         return self.engines[-1][1]
 
     async def _fill(self, judge_id: int, judge: Judge, capacity: int) -> bool:

@@ -17,7 +17,8 @@ from tests.rows import submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
-from workers.queue.drain import Drainer, EnginePool
+from workers.queue.drain import Drainer
+from workers.queue.engine_pool import EnginePool
 
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
 YES = labels(Yes=0.9, No=0.1)
@@ -76,7 +77,7 @@ def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:
     moved = judge.model_copy(update={"endpoint": Endpoint(base_url="http://127.0.0.1:10/v1")})
     first = kept.run(judge, itself)
     assert kept.run(judge, itself) is first and kept.run(moved, itself) is not first
-    with patch("workers.queue.drain.IDLE_SECONDS", -1.0):
+    with patch("workers.queue.engine_pool.IDLE_SECONDS", -1.0):
         kept.run(moved, itself)  # all that are idle for so long go
     assert kept.run(judge, itself) is not first
 

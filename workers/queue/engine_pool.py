@@ -1,0 +1,113 @@
+"""The engines of a process: one for each judge, with its event loop, which threads and drains take in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from structlog import get_logger
+
+from rubricsvc.core.judge import LOCAL, Judge
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import RubricsvcError
+from workers.engines import make_engine
+from workers.engines.base import Engine, Failure, PanelEngine
+from workers.engines.http.throttle import Throttle
+
+T = TypeVar("T")
+
+log = get_logger(__name__)
+
+IDLE_SECONDS = 600.0
+"""Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and
+than any pause that is waited out."""
+
+
+@dataclass(eq=False)
+class _PooledEngine:
+    """An engine with its event loop; ``used_at`` is when it was last used, ``local`` whether it may hold a model."""
+
+    judge: Judge
+    engine: Engine
+    local: bool
+    runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    used_at: float = 0.0
+
+
+class EnginePool:
+    """Engines by judge; a judge with another endpoint has another engine. Safe to use from several threads.
+
+    Attributes:
+        keep_models: Keep the models of local engines in memory from one drain to the next, until `close`.
+    """
+
+    def __init__(self) -> None:
+        self.keep_models = False
+        self._lock = threading.Lock()
+        self._idle: list[_PooledEngine] = []
+
+    def run(self, judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of ``work`` with the judge's engine, in the engine's event loop."""
+        with self._lock:
+            pooled = next((one for one in self._idle if one.judge == judge), None)
+            if pooled is not None:
+                self._idle.remove(pooled)
+        if pooled is None:
+            is_local = all(leaf.engine in LOCAL for leaf in judge.leaf_judges)
+            pooled = _PooledEngine(judge, engine_or_failure(judge), is_local)
+        engine, kept = pooled.engine, self.keep_models and pooled.local
+
+        async def whole() -> T:
+            try:
+                return await work(engine)
+            finally:
+                if not kept:
+                    await engine.aclose()
+
+        try:
+            return pooled.runner.run(whole(), context=copy_context())
+        finally:
+            now = time.monotonic()
+            # one that is unavailable now may be available next time
+            unavailable = isinstance(engine, PanelEngine) and engine.failure.reason is Reason.UNREACHABLE
+            pooled.used_at = -math.inf if unavailable else now
+            with self._lock:
+                self._idle.append(pooled)
+            self.close(idle_since=now - IDLE_SECONDS)
+
+    def close(self, idle_since: float = math.inf) -> None:
+        """Release the kept models and close the event loops of the engines that are not in use, or idle since then."""
+        with self._lock:
+            expired = [pooled for pooled in self._idle if pooled.used_at < idle_since]
+            self._idle = [pooled for pooled in self._idle if pooled.used_at >= idle_since]
+        for pooled in expired:
+            if pooled.local:
+                pooled.runner.run(pooled.engine.aclose())
+            pooled.runner.close()
+
+
+def engine_or_failure(judge: Judge) -> Engine:
+    """Return the judge's engine; where it cannot be made here, one that fails every question as ``unreachable``."""
+    try:
+        return make_engine(judge)
+    except RubricsvcError as error:
+        reason = error
+    except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
+        reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
+    log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
+    detail = "; ".join(filter(None, (reason.message, reason.hint)))
+    return PanelEngine(failure=Failure(Reason.UNREACHABLE, detail))
+
+
+def share_limits(engine: Engine, drains: int) -> None:
+    """Divide the limits of a judge's servers equally among the drains that have items of it."""
+    for member in engine.members if isinstance(engine, PanelEngine) else ():
+        share_limits(member, drains)
+    if isinstance(throttle := getattr(engine, "throttle", None), Throttle):
+        throttle.share(max(1, drains))
