@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
 from pydantic import Field
 
@@ -54,30 +56,8 @@ class Action:
     reads: bool = False
 
 
-ACTIONS = (
-    Action(
-        "searched searching queried querying googled googling looked_up looking_up looked_for looking_for",
-        "search query find look grep google brows retriev",
-        tried=True,
-    ),
-    Action(
-        "opened opening read reading reviewed reviewing consulted consulting visited visiting browsed browsing"
-        " examined examining inspected inspecting studied studying fetched fetching downloaded downloading"
-        " looked_at looking_at looked_through looking_through looked_into looking_into went_through going_through",
-        "open read fetch get view brows visit cat load download find quote",
-        reads=True,
-    ),
-    Action(
-        "checked checking cross-checked cross-checking double-checked double-checking verified verifying confirmed"
-        " confirming validated validating",
-        reads=True,
-    ),
-    Action(
-        "ran running executed executing tested testing compiled compiling benchmarked benchmarking profiled profiling",
-        "run exec python code bash shell terminal test sandbox compil bench profil calc",
-    ),
-    Action("emailed emailing contacted contacting interviewed interviewing phoned phoning", "mail send messag contact"),
-)
+_DATA = tomllib.loads(files("workers.checks").joinpath("actions.toml").read_text(encoding="utf-8"))
+ACTIONS = tuple(Action(**one) for one in _DATA["actions"])
 """What a report may claim to have done, by verb. The first row with a verb counts."""
 
 _FILLERS = (
@@ -88,15 +68,6 @@ _CLAUSE_END = re.compile(
     r"[.,;:!?()\n]|\b(?:and|but|or|which|that|whether|if|to|where|because|before|after|when|while|so|how|what|why)\b"
 )
 _MAX_OBJECT = 200  # characters after a verb in which its object is
-_GENERIC_TEXT = (
-    "the a an in of on for with all each every any some this these those its their my our own various several many few"
-    " relevant available related different other more most also again then carefully thoroughly documentation document"
-    " doc collection page source web internet online site website manual reference material information detail result"
-    " tool using via by from about into through it them up at as is was are were both two three four five official full"
-    " text content passage part section article file once twice here there above below question task prompt"
-    " instruction problem answer report reasoning work"
-)
-"""Words of an object that name nothing in particular."""
 
 
 class InventedActions(Args):
@@ -172,4 +143,4 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word.removesuffix("s") for word in WORD.findall(text.replace("_", " ").casefold()))
 
 
-_GENERIC = _words(_GENERIC_TEXT)
+_GENERIC = _words(_DATA["generic"])

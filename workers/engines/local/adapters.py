@@ -20,15 +20,7 @@ from safetensors.torch import load as load_tensors
 
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError, cut
-from workers.engines.local.weights import (
-    ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
-    adapter_folder,
-    base_sha256,
-    check_sha256,
-    trained_on,
-    unreadable,
-)
+from workers.engines.local import weights
 
 _KEY = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 _PLAIN_HINT = "train a plain LoRA of linear layers (use_dora=False, bias='none', modules_to_save=None)"
@@ -73,8 +65,8 @@ class Adapter:
 
         The model is ``model_name``, whose files are in ``folder``: that which the adapter names, if it names one.
         """
-        base, sha256_of_base = trained_on(self.folder)
-        if sha256_of_base is not None and sha256_of_base != (actual := base_sha256(model_name, folder)):
+        base, sha256_of_base = weights.trained_on(self.folder)
+        if sha256_of_base is not None and sha256_of_base != (actual := weights.base_sha256(model_name, folder)):
             raise InvalidError(
                 f"the adapter {self.folder} was trained on {base or 'another base'} (SHA-256 {sha256_of_base}), "
                 f"not on {model_name} ({actual})",
@@ -118,17 +110,17 @@ class Adapter:
 
 def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
     """Read an adapter: ``embedded``, or a folder."""
-    folder = adapter_folder(adapter)
+    folder = weights.adapter_folder(adapter)
     contents = {}
-    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+    for name in (weights.ADAPTER_CONFIG, weights.ADAPTER_WEIGHTS):
         try:
             contents[name] = (folder / name).read_bytes()
         except OSError as error:
-            raise unreadable(folder / name, error) from error
-    check_sha256(folder, expected_sha256)
-    path = folder / ADAPTER_CONFIG
+            raise weights.unreadable(folder / name, error) from error
+    weights.check_sha256(folder, expected_sha256)
+    path = folder / weights.ADAPTER_CONFIG
     try:
-        config = AdapterConfig.model_validate_json(contents[ADAPTER_CONFIG])
+        config = AdapterConfig.model_validate_json(contents[weights.ADAPTER_CONFIG])
     except ValidationError as error:
         field, message = first_error(error)
         raise InvalidError(f"{path}: {field or 'no JSON object'}: {message}", hint=_PLAIN_HINT) from error
@@ -140,7 +132,7 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
     if inexact:
         message = f"{path}: an adapter with {cut(inexact[0], 200)} is not supported"
         raise InvalidError(message, hint=_PLAIN_HINT)
-    return Adapter(folder, config, _pairs(folder / ADAPTER_WEIGHTS, contents[ADAPTER_WEIGHTS]))
+    return Adapter(folder, config, _pairs(folder / weights.ADAPTER_WEIGHTS, contents[weights.ADAPTER_WEIGHTS]))
 
 
 def _pairs(path: Path, content: bytes) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
