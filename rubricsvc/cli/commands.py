@@ -154,5 +154,7 @@ def validators() -> Validators:
         empty_value=lambda *given: import_module("workers.checks").value_of_empty(*given),
         alarms=lambda *given: import_module("trainer.alarms").alarms(*given),
         signs=lambda: import_module("trainer.monitors.measures").SIGNS,
+        complete_answered=lambda *given: import_module("workers.queue.drain").complete_answered(*given),
+        worker=lambda *given: import_module("workers.queue.app").worker_for(*given),
         reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
     )

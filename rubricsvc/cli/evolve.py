@@ -27,7 +27,6 @@ def start(
     The same command continues what was interrupted, or what has used its --budget. The proposer is asked from here.
     """
     from rubricsvc.cli.models import fetch_embedded
-    from workers.queue.app import worker_for
 
     with needs_extra("judging"):
         from workers.evolution import evolve_on_labels
@@ -43,8 +42,7 @@ def start(
                 bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
 
         def score_job(job_id: int) -> StoredJob:
-            if isinstance(s, LocalService):
-                workers.enter_context(worker_for(s.db, job_id, echo))
+            workers.enter_context(s.scoring(job_id, echo))
             return s.jobs.wait(job_id, None, update, echo)
 
         if request.proposer is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from rubricsvc.cli.commands import service
+from rubricsvc.cli.commands import local_service, service
 from rubricsvc.cli.output import echo, fields_of, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
@@ -20,10 +20,10 @@ from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
 from rubricsvc.schemas.base import every_row
-from rubricsvc.services.local import LocalService
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
+    from rubricsvc.services.local import LocalService
 
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
@@ -44,17 +44,10 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer)
 
 
-def import_file(s: LocalService | Client, file: str, query: ImportQuery, mapping: Path | None = None) -> ImportedFile:
+def import_file(s: LocalService | Client, file: str, query: ImportQuery) -> ImportedFile:
     """Import a file, or stdin, in one transaction, and print what was skipped or left out to stderr."""
     source = input_file(file)
-    if mapping is None:
-        done = s.imports.create(source.stream or source.path, query.model_copy(update={"name": source.name}))
-    elif isinstance(s, LocalService):
-        source.mapping = mapping
-        done = s.imports.create(source, query)
-    else:
-        hint = "run it on the service's machine, without RUBRICSVC_URL"
-        raise InvalidError("a remote service reads no file by a --mapping", hint=hint)
+    done = s.imports.create(source.stream or source.path, query.model_copy(update={"name": source.name}))
     report(done)
     return done
 
@@ -62,9 +55,16 @@ def import_file(s: LocalService | Client, file: str, query: ImportQuery, mapping
 def import_and_report(
     file: str, query: ImportQuery, as_json: bool, *, by: str | None = None, mapping: Path | None = None
 ) -> None:
-    """Import a file in one transaction, and print what was imported."""
-    with service(by) as s:
-        done = import_file(s, file, query, mapping)
+    """Import a file in one transaction, and print what was imported; by a ``mapping`` of this machine."""
+    if mapping is None:
+        with service(by) as s:
+            done = import_file(s, file, query)
+    else:
+        source = input_file(file)
+        source.mapping = mapping
+        with local_service(by) as own:
+            done = own.imports.create(source, query)
+        report(done)
     about = fields_of(done, "new", "existing") | {"rubrics": shorten(", ".join(done.rubrics), 200)}
     show(done if as_json else about | {"skipped_records": done.skipped_records or None}, as_json)
 

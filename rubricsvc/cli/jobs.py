@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -21,11 +20,11 @@ from rubricsvc.formats.input_file import neutralized
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery
-from rubricsvc.services.local import LocalService
 from rubricsvc.waiting import no_worker
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
+    from rubricsvc.services.local import LocalService
 
 
 app = output.group("Jobs: completions to score, rubrics to generate.")
@@ -107,15 +106,10 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
 
     Stored verdicts are reused: after a change of weights or of --min-coverage no judge is asked.
     """
-    from workers.queue.drain import complete_answered
-
     with service() as s:
         job = s.jobs.rescore(job_id, query)
-        if isinstance(s, LocalService):  # of a remote service the workers do so, and show which are left to ask
-            complete_answered(s.db, job.id)
-            job = s.jobs.get(job.id).model_copy(update={"is_new": job.is_new})
-            if (now := job.progress) is not None:
-                echo(f"{counted(now.finished, 'completion')} rescored without asking, {now.pending} to ask")
+        if (now := job.progress) is not None and now.finished:  # of a remote service the workers do so later
+            echo(f"{counted(now.finished, 'completion')} rescored without asking, {now.pending} to ask")
         end(s, job, wait, as_json)
 
 
@@ -269,13 +263,8 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
             text += f"; waits for {now.leased} leased and {now.pending} pending items, {workers}"
         bar.update(now.finished, now.total, text)
 
-    worker: AbstractContextManager[None] = nullcontext()
-    if isinstance(s, LocalService):
-        from workers.queue.app import worker_for
-
-        worker = worker_for(s.db, job_id, echo)
     # the inner hint is printed before the worker stops, which may take a while
-    with kept(), worker, kept(), output.progress_bar(f"job {job_id}") as bar:
+    with kept(), s.scoring(job_id, echo), kept(), output.progress_bar(f"job {job_id}") as bar:
         job = s.jobs.wait(job_id, None, update, echo)
     with output.exit_with(output.OK if job.status == "completed" else output.WITH_FAILURES):
         show_job(job, as_json)

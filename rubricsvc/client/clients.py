@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar, ParamSpec, TypeVar, cast
@@ -21,7 +21,7 @@ from rubricsvc.errors import InvalidError, cut
 from rubricsvc.schemas import Item, NewRewards, Page
 from rubricsvc.schemas.base import every_row, request
 from rubricsvc.settings import get_settings, secret
-from rubricsvc.waiting import WAIT_SECONDS, OnProgress
+from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress
 
 DEFAULT_URL = "http://127.0.0.1:8321"
 
@@ -220,6 +220,10 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
     def iterate(page: Callable[P, Page[T]], *args: P.args, **fields: P.kwargs) -> Iterator[T]:
         """Iterate over all pages of a ``page`` method: ``client.iterate(client.jobs.items, job_id)``."""
         return every_row(page, *args, **fields)
+
+    def scoring(self, job_id: int, notify: Notify) -> AbstractContextManager[None]:
+        """Return a block that does nothing: the workers of the service score its jobs."""
+        return nullcontext()
 
     def close(self) -> None:
         """Close the connections."""

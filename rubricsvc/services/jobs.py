@@ -222,9 +222,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Jobs(Deletable):
-    """Jobs, by id."""
+    """Jobs, by id. ``complete_answered`` scores what of a job needs no question, and asks no judge."""
 
     db: Database
+    complete_answered: Callable[[Database, int], object] = lambda _db, _job_id: None
 
     @takes(NewJob)
     def submit(self, new: NewJob) -> StoredJob:
@@ -339,6 +340,7 @@ class Jobs(Deletable):
             _ = jobs.get(session, job_id).judge.value  # an invalid judge raises before a job is stored
             job = jobs.rescore(session, job_id, **query.model_dump())
             is_new = job.id != job_id and PUBLISHED in session.info
+        self.complete_answered(self.db, job.id)
         return self._load(job.id, is_new=is_new)
 
     @takes(RetryRequest)

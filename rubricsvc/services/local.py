@@ -1,7 +1,7 @@
 """`LocalService`: every noun of the service in this process, with the methods that `Client` has over HTTP."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
 from rubricsvc.store import session
 from rubricsvc.store.session import Database, name_of, open_database, sqlite_file
+from rubricsvc.waiting import Notify
 
 __all__ = ["LocalService", "Validators", "open_database", "sqlite_file", "upgrade_schema"]
 
@@ -40,7 +41,8 @@ class Validators:
 
     Services do not import the workers, so the process that starts them passes their functions. ``rubric`` and
     ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion. ``alarms`` are those of a
-    run, and ``signs`` what their examples show.
+    run, and ``signs`` what their examples show. ``complete_answered`` scores what of a job needs no question, and
+    ``worker`` is a worker of this process for a job that no other can receive.
     """
 
     rubric: Callable[[Rubric], None] = lambda _: None
@@ -49,6 +51,8 @@ class Validators:
     alarms: FindAlarms = lambda _steps, _evaluations: []
     signs: Callable[[], Mapping[str, Sign]] = dict
     reward_changes: CompareRewards | None = None
+    complete_answered: Callable[[Database, int], object] = lambda _db, _job_id: None
+    worker: Callable[[Database, int, Notify], AbstractContextManager[None]] = lambda *_: nullcontext()
 
 
 class LocalService:
@@ -77,7 +81,7 @@ class LocalService:
         check, edit = self.validators.rubric, Edit(caller, policy=approval)
         self.imports = Imports(db, edit, check)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
-        self.jobs = Jobs(db)
+        self.jobs = Jobs(db) if over_http else Jobs(db, self.validators.complete_answered)
         empty, compare = self.validators.empty_value, self.validators.reward_changes
         self.rubrics = Rubrics(
             db, edit, check=check, empty_value=empty, collections_dir=collections_dir, compare=compare
@@ -87,3 +91,7 @@ class LocalService:
         self.runs = Runs(db, edit, check=check, alarms=self.validators.alarms, signs=self.validators.signs)
         self.judges = Judges(db, self.validators, on_machine=not over_http)
         self.keys, self.workers = Keys(db), Workers(db)
+
+    def scoring(self, job_id: int, notify: Notify) -> AbstractContextManager[None]:
+        """Score an open job in this process within the block, where no other worker can receive it."""
+        return self.validators.worker(self.db, job_id, notify)

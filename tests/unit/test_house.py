@@ -82,7 +82,7 @@ BUDGETS = {
     "rubricsvc/collections": 1_250,
     "rubricsvc/store": 3_920,
     "rubricsvc/schemas": 1_240,
-    "rubricsvc/services": 3_710,
+    "rubricsvc/services": 3_720,
     "rubricsvc/client": 750,
     "rubricsvc/api": 810,
     "rubricsvc/web": 520,

@@ -135,7 +135,7 @@ def test_import_at_a_service_refuses_what_is_no_file(both: Cli, tmp_path: Path) 
     for arguments, message in (
         ([tmp_path], "Is a directory"),
         (["lost.yaml"], "No such file"),
-        (["rows.jsonl", "--mapping", "mapping.yaml"], "reads no file by a --mapping"),
+        (["rows.jsonl", "--mapping", "mapping.yaml"], "needs the database"),
     ):
         ran = both("rubrics", "import", *arguments, only_there=True)
         assert ran.code == 2 and message in ran.err
