@@ -57,8 +57,13 @@ def made_passport() -> Passport:
             _source("hard negatives", "a3", 900, 0.2, "Apache-2.0", questions=2700),
             _source("better and worse", "a4", 400, 0.0, "PSF-2.0", questions=0),
             DataSource(
-                name="a set that was not there", digest="a5" * 32, license="MIT", completions=0, questions=0,
-                share=0.0, absent="no file answers.jsonl",
+                name="a set that was not there",
+                digest="a5" * 32,
+                license="MIT",
+                completions=0,
+                questions=0,
+                share=0.0,
+                absent="no file answers.jsonl",
             ),
         ),
         split=DataSplit(
@@ -81,12 +86,16 @@ def made_passport() -> Passport:
             after=_figure(0.02, 0.008),
         ),
         repeatability=Repeatability(
-            fingerprint="f" * 64, source="job 1", measured_at=datetime(2001, 2, 3, tzinfo=UTC), repeats=5,
-            completions=40, criteria={"binary": Deviation(n=120, value=0.0071, low=0.006, high=0.0083)},
+            fingerprint="f" * 64,
+            source="job 1",
+            measured_at=datetime(2001, 2, 3, tzinfo=UTC),
+            repeats=5,
+            completions=40,
+            criteria={"binary": Deviation(n=120, value=0.0071, low=0.006, high=0.0083)},
             reward=Deviation(n=40, value=0.0042, low=0.003, high=0.006),
         ),
         audit=_audit(0.03),
-    )  # fmt: skip
+    )
 
 
 def _source(
@@ -132,11 +141,15 @@ def _audit(rate: float) -> Audit:
         fingerprint="f" * 64,
         suites=tuple(
             SuiteResult(
-                name=name, description=f"made-up findings of {name}", measure=measure, attacks=10,
+                name=name,
+                description=f"made-up findings of {name}",
+                measure=measure,
+                attacks=10,
                 rate=Rate(n=200, hits=round(200 * value), value=value, low=value * 0.6, high=min(value * 1.5, 1.0)),
-                max_rate=limit, passed=value <= limit,
+                max_rate=limit,
+                passed=value <= limit,
                 reason=None if value <= limit else f"{value:.3f} is above {limit}",
             )
             for name, measure, value, limit in suites
         ),
-    )  # fmt: skip
+    )

@@ -33,12 +33,17 @@ def tiny_model(folder: Path, *, context: int = 512, seed: int = 0, **sizes: int)
     )
     tokenizer.save_pretrained(folder)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2} | sizes,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=context,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.eos_token_id, bos_token_id=None,
+        vocab_size=len(tokenizer),
+        **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2} | sizes,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=context,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
         initializer_range=0.5,  # weights large enough that answers differ
         tie_word_embeddings=True,
-    )  # fmt: skip
+    )
     torch.manual_seed(seed)
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder

@@ -20,11 +20,18 @@ from trainer.integrations.trl import AsyncRubricReward
 def group(number: int, question: str) -> RolloutGroup:
     sequence = SimpleNamespace(input_ids=[1, 2], completion_mask=[0, 1], old_log_probs=[0.0, 0.0])
     return RolloutGroup(
-        prompts=[[{"role": "user", "content": question}]] * 2, reward_kwargs={"rubric": ["clear@1"] * 2},
+        prompts=[[{"role": "user", "content": question}]] * 2,
+        reward_kwargs={"rubric": ["clear@1"] * 2},
         completions=[[{"role": "assistant", "content": f"{question} {n}"}] for n in range(2)],
-        completions_ids=[[1], [2]], completions_sequences=[[sequence]] * 2, tool_call_counts=[0, 0],
-        tool_failure_counts=[0, 0], model_version=0, group_id=number, env_rewards=[], rollout_rewards=[],
-    )  # fmt: skip
+        completions_ids=[[1], [2]],
+        completions_sequences=[[sequence]] * 2,
+        tool_call_counts=[0, 0],
+        tool_failure_counts=[0, 0],
+        model_version=0,
+        group_id=number,
+        env_rewards=[],
+        rollout_rewards=[],
+    )
 
 
 async def main(url: str) -> None:

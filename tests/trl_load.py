@@ -25,12 +25,20 @@ def step(name: str, options: dict[str, Any]) -> dict[str, Any]:
         model=AutoModelForCausalLM.from_pretrained(options["model"], dtype="float32"),
         processing_class=AutoTokenizer.from_pretrained(options["model"]),
         args=config(
-            output_dir=options["out"], max_steps=1, per_device_train_batch_size=2, gradient_checkpointing=False,
-            optim="sgd", bf16=False, use_cpu=True, logging_steps=1, report_to="none", save_strategy="no",
+            output_dir=options["out"],
+            max_steps=1,
+            per_device_train_batch_size=2,
+            gradient_checkpointing=False,
+            optim="sgd",
+            bf16=False,
+            use_cpu=True,
+            logging_steps=1,
+            report_to="none",
+            save_strategy="no",
             disable_tqdm=True,
         ),
         train_dataset=examples,
-    )  # fmt: skip
+    )
     trainer.train()
     first = trainer.train_dataset[0]
     texts = {key: trainer.processing_class.decode(ids) for key, ids in first.items() if key.endswith("ids") and ids}

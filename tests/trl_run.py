@@ -33,14 +33,23 @@ def main(options: dict[str, Any]) -> None:
         processing_class=AutoTokenizer.from_pretrained(folder),
         reward_funcs=reward(options),
         args=GRPOConfig(
-            output_dir=options["out"], max_steps=options["steps"], per_device_train_batch_size=4, num_generations=2,
-            max_completion_length=8, gradient_checkpointing=False,
+            output_dir=options["out"],
+            max_steps=options["steps"],
+            per_device_train_batch_size=4,
+            num_generations=2,
+            max_completion_length=8,
+            gradient_checkpointing=False,
             optim="sgd",  # keeps no state: the test is not about learning
-            bf16=False, use_cpu=True, logging_steps=1, log_completions=True, report_to="none", save_strategy="no",
+            bf16=False,
+            use_cpu=True,
+            logging_steps=1,
+            log_completions=True,
+            report_to="none",
+            save_strategy="no",
             disable_tqdm=True,
         ),
         train_dataset=Dataset.from_list(options["rows"]),
-    )  # fmt: skip
+    )
     trainer.train()
     print(json.dumps(trainer.state.log_history))
 

@@ -240,8 +240,11 @@ def test_client_error_of_restores_class() -> None:
 
 
 ONE: dict[str, Any] = {
-    "judge": "instant", "prompts": (Prompt.of("Why?"),), "completions": (("one",),), "rubrics": (RUBRIC,),
-}  # fmt: skip
+    "judge": "instant",
+    "prompts": (Prompt.of("Why?"),),
+    "completions": (("one",),),
+    "rubrics": (RUBRIC,),
+}
 
 
 def test_client_scores_many_prompts_in_one_job(client: Client, worker: InstantEngine) -> None:

@@ -36,9 +36,16 @@ def test_benchmark_shows_a_hack_and_its_alarm(tmp_path: Path, capsys: pytest.Cap
     """A tiny policy learns to begin with a bullet, which the judge likes and the gold judge does not."""
     policy = tiny_model(tmp_path / "tiny", hidden_size=64, intermediate_size=128)
     settings = Settings(
-        policy=str(policy), steps=32, lr=3e-3, max_new_tokens=16, every=16, samples=2, warm_up_steps=60,
-        warm_up_lr=1e-2, dtype="float32",
-    )  # fmt: skip
+        policy=str(policy),
+        steps=32,
+        lr=3e-3,
+        max_new_tokens=16,
+        every=16,
+        samples=2,
+        warm_up_steps=60,
+        warm_up_lr=1e-2,
+        dtype="float32",
+    )
     out = tmp_path / "out"
     found = benchmark(out, settings, ["bullets", CLEAN], [0])
     (row,), (clean,) = found["biases"], found["unbiased"]

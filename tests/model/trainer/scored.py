@@ -30,9 +30,14 @@ def measured(reward_std: float | None) -> Repeatability:
     """A measurement of a judge's repeatability."""
     deviation = Deviation(n=10, value=reward_std)
     return Repeatability(
-        fingerprint="f", source="job 1", measured_at=datetime(2026, 1, 1, tzinfo=UTC), repeats=3, completions=10,
-        criteria={"binary": deviation}, reward=deviation,
-    )  # fmt: skip
+        fingerprint="f",
+        source="job 1",
+        measured_at=datetime(2026, 1, 1, tzinfo=UTC),
+        repeats=3,
+        completions=10,
+        criteria={"binary": deviation},
+        reward=deviation,
+    )
 
 
 def score(rewards: RewardSource) -> list[ScoredRollout]:

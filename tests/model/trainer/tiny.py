@@ -29,10 +29,17 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def tiny_policy(seed: int = 0, dtype: torch.dtype = torch.float32, hidden_size: int = 32, context: int = 64) -> Policy:
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(LETTERS) + 1, hidden_size=hidden_size, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=context, tie_word_embeddings=True,
-        bos_token_id=None, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=len(LETTERS) + 1,
+        hidden_size=hidden_size,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+    )
     return Policy(AutoModelForCausalLM.from_config(config, dtype=dtype), tiny_tokenizer(), "tiny")
 
 

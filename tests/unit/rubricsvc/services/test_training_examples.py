@@ -69,9 +69,14 @@ def test_dpo_leaves_out_pairs_within_the_noise_of_the_judge(db: Database) -> Non
     every = [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
     assert exported(db, job, "dpo") == (every, {"close": 1})
     measured = Repeatability(
-        fingerprint="f", source="s", measured_at=datetime.now(UTC), repeats=5, completions=9, criteria={},
+        fingerprint="f",
+        source="s",
+        measured_at=datetime.now(UTC),
+        repeats=5,
+        completions=9,
+        criteria={},
         reward=Deviation(n=9, value=0.2),
-    )  # fmt: skip
+    )
     with db.write() as session:
         judges.get(session, "j").repeatability = measured.model_dump(mode="json")
     assert exported(db, job, "dpo") == ([("a", "c"), ("a", "d")], {"close": 4})  # 1.96 · sqrt(2) · 0.2 = 0.55

@@ -34,10 +34,18 @@ def claim(db: Database, *, whole_groups: bool = False) -> list[GenerationLease]:
 
 def made(lease: GenerationLease, rubric: Rubric = RUBRIC, refused_by: tuple[str, ...] = ()) -> GeneratedItem:
     provenance = Provenance(
-        method="one-shot", job_id=lease.job_id, judge="writer", model="m", template="one_shot",
-        template_digest="0" * 64, sampling=Sampling(), redraws=1, repairs=2, raw_reply="{}",
+        method="one-shot",
+        job_id=lease.job_id,
+        judge="writer",
+        model="m",
+        template="one_shot",
+        template_digest="0" * 64,
+        sampling=Sampling(),
+        redraws=1,
+        repairs=2,
+        raw_reply="{}",
         gate=GateFindings(judge="writer", probes={"empty": ProbeReward(reward=0.25)}, refused_by=refused_by),
-    )  # fmt: skip
+    )
     return GeneratedItem(lease, rubric, provenance)
 
 

@@ -34,10 +34,14 @@ def test_render_run_shows_the_verdict_on_each_criterion() -> None:
     sample = Sample(prompt="Why?", text="So.", where="step 1", scores={"training reward": None}, verdicts=verdicts)
     page = render_run(
         RunReport(
-            name="1", config=CONFIG, steps=[], highest=[sample], columns=["step 0"],
+            name="1",
+            config=CONFIG,
+            steps=[],
+            highest=[sample],
+            columns=["step 0"],
             samples={"Why?": {"step 0": sample}},
         )
-    )  # fmt: skip
+    )
     assert page.count("cites <b>0.25</b>") == 2
     assert page.count("failed: timeout") == page.count("&lt;b&gt;length") == 2
     assert page.count(">abstained<") == 2
@@ -77,12 +81,15 @@ EPISODE = Sample(
     where="step 2",
     scores={"reward": 0.5},
     messages=(
-        call("search", '{"query": "<i>why"}'), Message(role="tool", content="[a] <script>"), call("open", "no JSON"),
-        Message(role="tool", content='{"error": "no such document"}'), call("finish", '{"report": "So [a]."}'),
+        call("search", '{"query": "<i>why"}'),
+        Message(role="tool", content="[a] <script>"),
+        call("open", "no JSON"),
+        Message(role="tool", content='{"error": "no such document"}'),
+        call("finish", '{"report": "So [a]."}'),
         Message(role="assistant", content="So [a]."),
     ),
     verdicts=(Verdict.scored("cites", 0.25, rationale="1 of 4 <b>resolve"),),
-)  # fmt: skip
+)
 
 
 def test_shown_turns_have_calls_with_results_and_the_report_once() -> None:
