@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
@@ -22,19 +21,17 @@ from rubricsvc.store.labels import judged_labels
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import AuditRow, JudgeRow
 
-if TYPE_CHECKING:
-    from rubricsvc.services.local import Validators
-
 
 @dataclass(eq=False)
 class Judges:
     """Judges, by id or name. A name refers to one judge forever; only its endpoint may change.
 
-    Addresses and API keys may be changed only by a caller ``on_machine``, which one over HTTP is not.
+    ``check`` raises an InvalidError for one that cannot be asked. Addresses and API keys may be changed only by a
+    caller ``on_machine``, which one over HTTP is not.
     """
 
     db: Database
-    validators: Validators
+    check: Callable[[Judge], None]
     on_machine: bool = True
 
     @takes(NewJudge)
@@ -50,7 +47,7 @@ class Judges:
         judge = new.judge
         if not self.on_machine:
             self._check_addresses(judge)
-        self.validators.judge(judge)
+        self.check(judge)
         with self.db.write() as session:
             row = judges.add(session, judge)
             if new.passport is not None:

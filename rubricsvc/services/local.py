@@ -89,7 +89,7 @@ class LocalService:
         self.rewards = Rewards(db, edit, check)
         self.evolutions = Evolutions(db, edit, check)
         self.runs = Runs(db, edit, check=check, alarms=self.validators.alarms, signs=self.validators.signs)
-        self.judges = Judges(db, self.validators, on_machine=not over_http)
+        self.judges = Judges(db, self.validators.judge, on_machine=not over_http)
         self.keys, self.workers = Keys(db), Workers(db)
 
     def scoring(self, job_id: int, notify: Notify) -> AbstractContextManager[None]:
