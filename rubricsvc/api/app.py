@@ -19,7 +19,7 @@ from rubricsvc.telemetry import Metrics
 _DESCRIPTION = """Store per-prompt rubrics, score completions with generative judges, read the rewards.
 
 Every error is `{"error": {"code", "message", "hint", "path"}}`; that of an invalid file
-lists its `errors`. Lists are paginated with `?after=` and `?limit=`.
+lists its `errors`. Lists are paginated with `?after=` and `?limit=`. The header `X-Note` says what was not read.
 Prompts, rubrics, completions and judges are content-addressed: sending the same content again returns the same id.
 """
 

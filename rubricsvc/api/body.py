@@ -10,8 +10,9 @@ thread, one at a time, so that other requests are answered meanwhile.
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import pydantic_core
 from fastapi import Request, Response
@@ -19,9 +20,11 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from rubricsvc.client.transport import NOTE
 from rubricsvc.core import strict_json
+from rubricsvc.core.prompt import ignored_note
 from rubricsvc.core.validation_messages import MAX_ERRORS, field_messages
-from rubricsvc.errors import InvalidError, TooLargeError
+from rubricsvc.errors import InvalidError, TooLargeError, cut
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -37,12 +40,13 @@ class _Body:
     content: bytes
     value: BaseModel | None = None
     error: Exception | None = None
+    ignored: set[str] = field(default_factory=set)
 
     def validate(self, model: type[BaseModel]) -> None:
         """Set ``value``, or ``error`` to what a validator may raise; raise if there are too many values or errors."""
         try:
             strict_json.parse(self.content.decode(), max_values=strict_json.MAX_VALUES)
-            self.value = model.model_validate_json(self.content, strict=True)
+            self.value = model.model_validate_json(self.content, strict=True, context=self.ignored)
         except strict_json.JsonError as error:
             if error.code == "too_many_values":
                 raise TooLargeError(f"the request body {error}", hint="split the request into smaller ones") from None
@@ -78,7 +82,11 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_raw(request: Request) -> Response:
-            return await handle(_Request(request.scope, request.receive))
+            strict = _Request(request.scope, request.receive)
+            response = await handle(strict)
+            if strict.strict_body is not None and strict.strict_body.ignored:
+                response.headers[NOTE] = quote(cut(ignored_note(strict.strict_body.ignored), 1000), safe=" ,:")
+            return response
 
         return handle_raw
 

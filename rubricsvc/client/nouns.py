@@ -80,9 +80,8 @@ class Completions(Noun[C]):
         Raises:
             TypeError: ``completions`` is one text instead of several.
         """
-        values = (Completion(text=one) if isinstance(one, str) else one for one in several(completions))
-        items = tuple(schemas.NewCompletion(prompt_id=prompt_id, completion=value) for value in values)
-        body = schemas.NewCompletions(completions=items)
+        items = [{"prompt_id": prompt_id, "completion": one} for one in several(completions)]
+        body = request(schemas.NewCompletions, completions=items)
         return await self.send(schemas.StoredIds, "POST", "completions", body=body)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -30,6 +30,7 @@ from rubricsvc.waiting import retry_after_s
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
 
+NOTE = "X-Note"  # header of what a service has read in another way than it was sent
 MAX_DELAY_S = 30.0
 _MAX_BACKOFF_S = 5.0
 _WARN_AT = 3  # failed attempts: after one to two seconds
@@ -91,6 +92,8 @@ class Noun(Generic[C]):
                 error: RubricsvcError = UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL")
             else:
                 if response.is_success:
+                    if note := response.headers.get(NOTE):
+                        log.warning(unquote(note))
                     return response
                 error = error_of(response)
                 if response.status_code not in _RETRIED_STATUS:

@@ -36,6 +36,11 @@ def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
     return ("".join(texts) if isinstance(content, list) else content), thoughts
 
 
+def ignored_note(names: set[str]) -> str:
+    """Return the note on fields of messages that are not read; empty if there are none."""
+    return f"ignored in messages: {', '.join(sorted(names))}" if names else ""
+
+
 class ToolCall(Value):
     """A tool call of a message. ``arguments`` is the model's text, usually a JSON object.
 

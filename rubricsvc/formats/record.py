@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, StringConstraints, ValidationErr
 
 from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion, Prompt, ignored_note
 from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors
 from rubricsvc.core.scale_values import label_value
 from rubricsvc.core.states import APPROVED, RubricState
@@ -273,7 +273,7 @@ class Entry:
                 self.add(one.code, message, (*path, *inner))
             raise InvalidFileError(self.errors) from None
         if ignored:
-            self.note("ignored", f"ignored in messages: {', '.join(sorted(ignored))}")
+            self.note("ignored", ignored_note(ignored))
         return built
 
 

@@ -4,6 +4,7 @@ Services and clients have the same methods, ``jobs.page(JobFilters(limit=9))`` o
 requests here, so that both raise the same errors.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -12,12 +13,15 @@ from typing import Annotated, Any, Generic, Literal, ParamSpec, Protocol, Self, 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
+from rubricsvc.core.prompt import ignored_note
 from rubricsvc.core.states import RubricState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import MAX_LIMIT
 
 MAX_BATCH = 10_000
+
+log = logging.getLogger(__name__)
 
 
 class Wire(BaseModel):
@@ -207,12 +211,16 @@ def request(model: Any, *args: Any, **fields: Any) -> Any:
     names = list(model.model_fields)
     if len(args) > len(names) or (unknown := [name for name in fields if name not in names]):
         raise TypeError(f"unexpected arguments: expected {', '.join(names)}, found {', '.join(unknown or 'more')}")
-    given = dict(zip(names, args, strict=False)) | fields
+    given, ignored = dict(zip(names, args, strict=False)) | fields, set[str]()
+    given = model.arguments(**given) if hasattr(model, "arguments") else given
     try:
-        return model(**(model.arguments(**given) if hasattr(model, "arguments") else given))
+        made = model.model_validate(given, context=ignored)
     except ValidationError as error:
         path, message = first_error(error)
         raise InvalidError(f"{path}: {message}" if path else message, hint="correct the value", path=path) from None
+    if ignored:
+        log.warning(ignored_note(ignored))
+    return made
 
 
 class Method(Protocol[P, M_contra, R_co]):

@@ -74,7 +74,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_510,
+    "rubricsvc/core": 3_520,
     "rubricsvc/stats": 1_500,
     "rubricsvc/formats": 2_570,
     "rubricsvc/graders": 480,
@@ -83,7 +83,7 @@ BUDGETS = {
     "rubricsvc/store": 3_920,
     "rubricsvc/schemas": 1_240,
     "rubricsvc/services": 3_720,
-    "rubricsvc/client": 750,
+    "rubricsvc/client": 760,
     "rubricsvc/api": 810,
     "rubricsvc/web": 520,
     "rubricsvc/cli": 3_970,

@@ -1,5 +1,6 @@
 """Completions, evolutions, labels, prompts, judges, pages, and imports of files."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,17 @@ def test_rows_are_deleted_over_http(filled: TestClient) -> None:
     assert {noun: filled.delete(f"/v1/{noun}/7").status_code for noun in ("prompts", "rubrics", "jobs", "runs")} == (
         dict.fromkeys(("prompts", "rubrics", "jobs", "runs"), 404)
     )
+
+
+def test_unknown_fields_of_messages_are_noted(filled: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """Once a request: in a header that the client logs; of a client's own arguments before they are sent."""
+    message = {"role": "assistant", "content": "It is.", "Größe": 1, "annotations": [1]}
+    new = {"completions": [{"prompt_id": 1, "completion": {"messages": [message, message]}}]}
+    assert "X-Note" not in filled.get("/v1/completions").headers
+    json_type = {"Content-Type": "application/json"}
+    with Client("http://localhost", transport=filled._transport) as client:
+        body = json.dumps(new).encode()
+        client.run(client.completions.request("POST", "completions", body=body, headers=json_type))
+        client.completions.add(1, [{"messages": [message, message]}])
+    notes = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert notes == ["ignored in messages: Größe, annotations"] * 2
