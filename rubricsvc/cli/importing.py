@@ -65,7 +65,7 @@ def import_and_report(
         with local_service(by) as own:
             done = own.imports.create(source, query)
         report(done)
-    about = fields_of(done, "new", "existing") | {"rubrics": shorten(", ".join(done.rubrics), 200)}
+    about = fields_of(done, "new", "existing", "replaced") | {"rubrics": shorten(", ".join(done.rubrics), 200)}
     show(done if as_json else about | {"skipped_records": done.skipped_records or None}, as_json)
 
 

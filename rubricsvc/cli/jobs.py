@@ -80,7 +80,7 @@ def show_(
 def items_(job_id: Id, query: ItemFilters, as_json: Json = False) -> None:
     """List the items of a job: a completion, its rubric and its reward; or a prompt and its rubric."""
     names = ("id", "prompt_id", "completion_id", "completion_external_id", "policy", "rubric", "state")
-    columns = (*names, "reward", "coverage", "vetoed_by", "null_reason")
+    columns = (*names, "reward", "coverage", "vetoed_by", "null_reason", "text")
     with service() as s:
         show(s.jobs.items(job_id, query), as_json, columns=columns, empty="no items")
 

@@ -255,7 +255,8 @@ def cell(value: Any) -> str:
         case dict():
             return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
         case list() | tuple():
-            return ", ".join([*map(cell, value[:20]), *([f"… and {len(value) - 20} more"] if len(value) > 20 else [])])
+            most = 20 if sys.stdout.isatty() else len(value)
+            return ", ".join([*map(cell, value[:most]), *([f"… and {len(value) - most} more"] * (len(value) > most))])
         case datetime():
             value = f"{value:%Y-%m-%d %H:%M}"
     return clean(str(value))
@@ -267,9 +268,9 @@ def fields_of(value: object, *names: str) -> dict[str, Any]:
 
 
 def shorten(text: str, length: int = 70) -> str:
-    """Return ``text`` as one line of at most ``length`` characters."""
+    """Return ``text`` as one line, on a terminal of at most ``length`` characters."""
     line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1] + "…"
+    return line if len(line) <= length or not sys.stdout.isatty() else line[: length - 1] + "…"
 
 
 @contextmanager

@@ -151,6 +151,7 @@ class ImportedFile(Wire):
     file: str = Field("", description="Name of the file.")
     new: dict[str, int] = Field({}, description="Rows that were added, by noun.")
     existing: dict[str, int] = Field({}, description="Rows that existed before, by noun.")
+    replaced: dict[str, int] = Field({}, description="Rows that have another value now, by noun.")
     prompt_ids: list[int] = Field([], description="Ids of the prompts.")
     rubric_ids: list[int] = Field([], description="Ids of the rubric versions.")
     rubrics: list[str] = Field([], description="The rubrics as name@version.")

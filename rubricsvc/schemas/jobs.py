@@ -119,6 +119,9 @@ class Item(Wire):
     completion_id: int | None = Field(description="Id of the completion; null if rubrics are generated.")
     completion_external_id: str | None = Field(None, description="The completion's id in its source.")
     policy: str = Field("", description="Name of the model that wrote the completion.")
+    text: str = Field(
+        "", description="First 200 characters of the completion, or of the prompt for a rubric; in lists of items."
+    )
     rubric_id: int | None = Field(description="Id of the rubric version; null until it is generated.")
     rubric: str | None = Field(description="Rubric version, as name@version.")
     state: ItemState = Field(description="State of the item. There is no reward before it is done.")

@@ -309,6 +309,9 @@ class _Importer:
             if used or noun != LABELS:
                 result.new[noun] = counts[noun]
                 result.existing[noun] = len({*used}) - counts[noun]
+        if replaced := len(self.session.info.get("replaced", ())):
+            result.replaced = {LABELS: replaced}
+            result.existing[LABELS] = max(0, result.existing[LABELS] - replaced)
         result.skipped, result.skipped_count, result.skipped_records = errors.errors, errors.count, errors.invalid
         result.notes, result.note_count = errors.notes, errors.note_count
         return result

@@ -291,7 +291,7 @@ class Jobs(Deletable):
     @takes(ItemFilters)
     def items(self, job_id: int, query: ItemFilters) -> Page[Item]:
         """List items: one reward per completion, with its verdicts; or one rubric per prompt."""
-        selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1}
+        selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1, "text_chars": 200}
         with self.db.read() as session:
             jobs.get(session, job_id)
             rows = jobs.rewards(session, job_id, **selection)

@@ -452,8 +452,12 @@ def rewards(
     after: int = 0,
     limit: int | None = None,
     policy: str | None = None,
+    text_chars: int = 0,
 ) -> Sequence[Row[Any]]:
     """Return the items of a job with the fields of `schemas.Item`, without verdicts; by default all, by id."""
+    text = func.coalesce(
+        CompletionRow.content["text"].as_string(), PromptRow.content[("messages", 0, "content")].as_string()
+    )
     without_reason = ItemRow.reward.is_(None) & ItemRow.state.in_((CANCELLED, FAILED))
     columns = {
         "id": ItemRow.id,
@@ -462,6 +466,7 @@ def rewards(
         "completion_id": ItemRow.completion_id,
         "completion_external_id": CompletionRow.content["id"].as_string(),
         "policy": func.coalesce(CompletionRow.policy, ""),
+        **({"text": func.substr(text, 1, text_chars)} if text_chars else {}),
         "rubric_id": ItemRow.rubric_id,
         "rubric": RubricRow.name + "@" + cast(RubricRow.version, String),
         "state": ItemRow.state,

@@ -67,6 +67,7 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
                         " two names",
                     )
                 row.value, row.note, row.created_at = label.value, label.note, datetime.now(UTC)
+                session.info.setdefault("replaced", set()).add(row.id)
             ids.append(row.id)
     session.flush()
     return ids

@@ -81,7 +81,7 @@ BUDGETS = {
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,
     "rubricsvc/store": 3_920,
-    "rubricsvc/schemas": 1_240,
+    "rubricsvc/schemas": 1_250,
     "rubricsvc/services": 3_720,
     "rubricsvc/client": 760,
     "rubricsvc/api": 810,

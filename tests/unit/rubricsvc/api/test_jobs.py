@@ -88,7 +88,7 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     assert seen["status"] == "completed_with_failures" and seen["finished_at"]
     assert (seen["progress"]["done"], seen["progress"]["failed"], seen["progress"]["failed_verdicts"]) == (1, 1, 1)
     failed, done = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
-    assert (failed["state"], failed["reward"]) == ("failed", None)
+    assert (failed["state"], failed["reward"], failed["text"]) == ("failed", None, "one")
     assert (done["state"], done["reward"]) == ("done", None)  # abstained: too little was judged under min_coverage 1
     assert done["null_reason"].endswith("abstained ×1")
     assert [verdict["outcome"] for verdict in failed["verdicts"]] == ["scored", "failed"]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
 from rubricsvc.cli.commands import command
-from rubricsvc.cli.output import cell, clean, open_output, print_table, replaced
+from rubricsvc.cli.output import cell, clean, open_output, print_table, replaced, show
 from rubricsvc.errors import ConflictError, InvalidError
 
 
@@ -136,3 +136,14 @@ def test_command_refuses_invalid_options() -> None:
     with pytest.raises(InvalidError) as raised:
         CliRunner().invoke(app, ["submit", "3", "--judge", "j", "--timeout", "0"], catch_exceptions=False)
     assert raised.value.path == "timeout", "what only the model refuses"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_show_cuts_values_on_a_terminal_only(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "2000")
+    show([{"text": "word " * 100 + "end", "many": [*range(30)]}])
+    out = capsys.readouterr().out
+    assert ("…" in out, "end" in out, ", 29" in out) == (terminal, not terminal, not terminal)

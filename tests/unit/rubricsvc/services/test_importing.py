@@ -105,7 +105,8 @@ def test_import_replaces_labels_on_request(db: Database, path: Path) -> None:
     other = RECORD.replace('"ann": 1', '"ann": 0')
     with pytest.raises(ConflictError):
         run(db, path, other)
-    assert run(db, path, other, replace_labels=True).label_ids == [1]
+    done = run(db, path, other, replace_labels=True)
+    assert (done.label_ids, done.replaced, done.existing["labels"]) == ([1], {"labels": 1}, 0)
 
 
 def test_import_reports_contradicting_labels_with_all_other_errors(db: Database, path: Path) -> None:
