@@ -17,7 +17,7 @@ from rubricsvc.core.templates import TemplateText
 from rubricsvc.graders.model import Program, Range
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
-from workers.checks.sandbox.runner import GRADE, HARNESS, Limits, run_python
+from workers.checks.sandbox.runner import PROGRAMS, Limits, run_python
 from workers.placeholders import fill, template_data
 
 _NOTHING = "nothing to compare with: set `{}`, or the reference of the prompt"
@@ -224,7 +224,9 @@ def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
     """Return the number of ``grade``, mapped from ``range`` to [0, 1]."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
     given = json.dumps(template_data(prompt, completion) | ({"item": args.item} if args.item is not None else {}))
-    program = HARNESS.format(name=json.dumps("grader"), code=json.dumps(args.source), action=GRADE)
+    program = PROGRAMS["harness"].format(
+        name=json.dumps("grader"), code=json.dumps(args.source), action=PROGRAMS["grade"]
+    )
     result, (low, high) = run_python(program, stdin=given, limits=limits), args.range
     if not result.ok:
         raise GradeError(f"grade(sample, item) failed: {result.error}")

@@ -18,7 +18,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import cut
 from workers.checks.markdown import PYTHON, Which, pick
 from workers.checks.registry import Args, CheckResult
-from workers.checks.sandbox.runner import HARNESS, TEST, Limits, run_python, run_without_code
+from workers.checks.sandbox.runner import PROGRAMS, Limits, run_python, run_without_code
 
 
 def _as_python(source: str) -> str:
@@ -152,7 +152,7 @@ def split(pieces: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def _run_test(source: str, test: str, limits: Limits) -> str:
     """Return the error of a test. It passed if its last action was to print a token that was unknown until then."""
     token = secrets.token_hex(16)
-    program = HARNESS.format(name=json.dumps("solution"), code=json.dumps(source), action=TEST)
+    program = PROGRAMS["harness"].format(name=json.dumps("solution"), code=json.dumps(source), action=PROGRAMS["test"])
     result = run_python(program, stdin=token + test, limits=limits)
     if result.ok and result.stdout == token:
         return ""

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -274,49 +276,8 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits, count_files: Callabl
         process.wait()
 
 
-HARNESS = """
-def main(run=exec, make=compile):
-    import json, numbers, os, sys, types
-    leave, write, size, output, take, read = os._exit, os.write, os.fstat(0).st_size, os.dup(1), os.dup(0), os.read
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    os.dup2(1, 0)
-    module = sys.modules[{name}] = types.ModuleType({name})
-    run(make({code}, {name} + ".py", "exec"), module.__dict__)
-    given = read(take, size)
-    {action}
-    leave(0)
-main()
-"""
-"""Loads ``code`` as the module ``name``, then runs the ``action`` `TEST` or `GRADE` (name and code as JSON).
-
-The tests are read after the code is loaded, so that the code cannot find or change them.
-"""
-
-TEST = """token, test = given[:32], given[32:].decode()
-    run(make(test, "test.py", "exec"), dict(module.__dict__, __name__="test"))
-    write(output, token)"""
-"""Run a test, then print the token that precedes it in the input."""
-
-GRADE = """given = json.loads(given)
-    value = module.grade(given["sample"], given["item"])
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"grade(sample, item) returned {ascii(value):.80}, not a number; return a float")
-    write(output, json.dumps(float(value)).encode())"""
-"""Call ``grade`` and print its number."""
-
-
-_RUN_WITHOUT_CODE = """
-import sys, types
-solution = sys.modules["solution"] = types.ModuleType("solution")
-try:
-    exec(compile(sys.stdin.read(), "test.py", "exec"), {"__name__": "test"})
-except (ImportError, SyntaxError, MemoryError) as error:
-    missing = isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "solution"
-    sys.exit(0 if missing else f"{type(error).__name__}: {error}")
-except BaseException:
-    sys.exit(0)
-"""
-"""A missing name may be the code's to define; a package that a test cannot import is an error of the test."""
+PROGRAMS: dict[str, str] = tomllib.loads(files("workers.checks.sandbox").joinpath("programs.toml").read_text("utf-8"))
+"""Programs that run in the sandbox, by name."""
 
 
 class BrokenTestsError(RuntimeError):
@@ -326,7 +287,7 @@ class BrokenTestsError(RuntimeError):
 @lru_cache(maxsize=4096)  # errors are not cached: a timeout may be temporary
 def run_without_code(test: str, limits: Limits) -> None:
     """Run a test that failed. Raise `BrokenTestsError` where it cannot run without any code either."""
-    result = run_python(_RUN_WITHOUT_CODE, stdin=test, limits=limits)
+    result = run_python(PROGRAMS["without_code"], stdin=test, limits=limits)
     if not result.ok:
         hint = "correct the tests, or install what they import where the workers run"
         raise BrokenTestsError(f"the tests fail without any code: {result.error}; {hint}")
