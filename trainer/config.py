@@ -395,13 +395,7 @@ class OtherPromptsConfig(ConfigSection):
 
 
 BaselineName = Literal[
-    "start",
-    "best_of_n",
-    "best_of_n_supervised",
-    "without_tools",
-    "empty_results",
-    "script",
-    "other",
+    "start", "best_of_n", "best_of_n_supervised", "without_tools", "empty_results", "script", "other"
 ]
 
 
@@ -492,10 +486,7 @@ _MUTABLE_SETTINGS = {
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
-_MUTABLE_NESTED: Any = {
-    "evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True},
-    "eval": True,
-}
+_MUTABLE_NESTED: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True}, "eval": True}
 """Nested settings that may change, too; evaluations compare their own (`trainer.evaluation`)."""
 
 Identity = dict[str, Any]

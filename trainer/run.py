@@ -669,12 +669,7 @@ class Run:
             yield evolution
 
     def _warm_up(
-        self,
-        rewards: RewardSource,
-        evaluator: Evaluator | None,
-        bar: Any,
-        stop: Event,
-        recorder: RunRecorder,
+        self, rewards: RewardSource, evaluator: Evaluator | None, bar: Any, stop: Event, recorder: RunRecorder
     ) -> bool:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
         from trainer.evaluation import Baselines

@@ -195,13 +195,7 @@ _MAX_CHARS = 500
 
 
 async def score_trajectory(
-    judge: Judge,
-    rubric: Rubric,
-    prompt: Prompt,
-    completion: Completion,
-    *,
-    answered: frozenset[str],
-    engine: Engine,
+    judge: Judge, rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: frozenset[str], engine: Engine
 ) -> list[Verdict]:
     """Return a verdict on each open criterion, whose votes are the verdicts on the steps.
 

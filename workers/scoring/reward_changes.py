@@ -85,10 +85,7 @@ def reward_changes(session: Session, job_id: int, old: ComparedRubric, new: Comp
 
 
 def people_agreement(
-    old: Sequence[float],
-    new: Sequence[float],
-    prompts: Sequence[int],
-    labels: Sequence[tuple[int, str, float]],
+    old: Sequence[float], new: Sequence[float], prompts: Sequence[int], labels: Sequence[tuple[int, str, float]]
 ) -> PairedMetric:
     """Return how far two rewards [N] agree with people's overall scores, ``labels`` as (row, person, score).
 
