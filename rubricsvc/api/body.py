@@ -82,16 +82,12 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_raw(request: Request) -> Response:
-            strict = _Request(request.scope, request.receive)
-            response = await handle(strict)
-            if strict.strict_body is not None and strict.strict_body.ignored:
-                response.headers[NOTE] = quote(cut(ignored_note(strict.strict_body.ignored), 1000), safe=" ,:")
-            return response
+            return await handle(_Request(request.scope, request.receive))
 
         return handle_raw
 
 
-async def validate_body(request: Request) -> None:
+async def validate_body(request: Request, response: Response) -> None:
     """Validate the body of a `StrictRoute`, in a thread if it is large; refuse one that the endpoint would ignore."""
     body, route = getattr(request, "strict_body", None), request.scope["route"]
     field = getattr(route, "body_field", None)
@@ -104,6 +100,8 @@ async def validate_body(request: Request) -> None:
         body.validate(model)
     else:
         await asyncio.get_running_loop().run_in_executor(_one_at_a_time, body.validate, model)
+    if body.ignored:
+        response.headers[NOTE] = quote(cut(ignored_note(body.ignored), 1000), safe=" ,:")
 
 
 class _Strict:

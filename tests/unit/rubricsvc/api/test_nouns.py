@@ -8,6 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rubricsvc import Client
+from rubricsvc.client import transport
+from rubricsvc.schemas import base
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database
@@ -245,15 +247,17 @@ def test_rows_are_deleted_over_http(filled: TestClient) -> None:
     )
 
 
-def test_unknown_fields_of_messages_are_noted(filled: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_fields_of_messages_are_noted(filled: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a request: in a header that the client logs; of a client's own arguments before they are sent."""
     message = {"role": "assistant", "content": "It is.", "Größe": 1, "annotations": [1]}
     new = {"completions": [{"prompt_id": 1, "completion": {"messages": [message, message]}}]}
+    notes = list[str]()
+    for module in (transport, base):
+        monkeypatch.setattr(module.log, "warning", notes.append)
     assert "X-Note" not in filled.get("/v1/completions").headers
     json_type = {"Content-Type": "application/json"}
     with Client("http://localhost", transport=filled._transport) as client:
         body = json.dumps(new).encode()
         client.run(client.completions.request("POST", "completions", body=body, headers=json_type))
         client.completions.add(1, [{"messages": [message, message]}])
-    notes = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert notes == ["ignored in messages: Größe, annotations"] * 2
