@@ -4,15 +4,14 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
 
-from rubricsvc.errors import InvalidError
 from rubricsvc.queries import DeletionQuery
 from rubricsvc.schemas.base import Deletion, takes
 from rubricsvc.store import completions, deletion, rubrics
 from rubricsvc.store.session import Database, existing, page_of
-from rubricsvc.store.tables import CompletionRow, DatedRow, JobRow, LabelRow, PromptRow, RubricRow, RunRow
+from rubricsvc.store.tables import CompletionRow, DatedRow, JobRow, LabelRow, RubricRow, RunRow
 
 _NAMED: dict[str, Callable[[Session, int | str], Sequence[DatedRow]]] = {
-    "Prompts": lambda session, ref: [_prompt(session, ref)],
+    "Prompts": lambda session, ref: [completions.get_prompt(session, ref)],
     "Rubrics": lambda session, ref: (
         page_of(session, RubricRow, limit=None, name=str(ref)) or [rubrics.get(session, ref, allow_drafts=True)]
     ),
@@ -43,12 +42,3 @@ class Deletable:
                 session.rollback()
         erased = deletion.erase(self.db) if query.vacuum and not query.dry_run else None
         return Deletion(rows=counts, names=names, may_quote=may_quote, erased=erased)
-
-
-def _prompt(session: Session, ref: int | str) -> PromptRow:
-    """Return the prompt with this id here, or else the only one with this id in a file."""
-    row, ids = completions.get_prompt(session, ref), completions.prompts_in_files(session, str(ref))
-    if len(ids) > 1 and str(row.id) != str(ref):
-        message = f"{len(ids)} prompts have the id {ref!r}: {', '.join(map(str, ids))}"
-        raise InvalidError(message, hint="name one by its id here", path="ref")
-    return row

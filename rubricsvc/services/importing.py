@@ -201,9 +201,8 @@ class _Importer:
                     if ref not in self._prompt_refs:
                         try:
                             self._prompt_refs[ref] = completions.get_prompt(self.session, ref, as_in_file=True).id
-                        except NotFoundError:
-                            message = f"no prompt {ref!r} in the database"
-                            self.file.errors.add(location.error("not_found", message, ("prompt_id",)))
+                        except (NotFoundError, InvalidError) as error:
+                            self.file.errors.add(location.error(error.code, f"{error}; {error.hint}", ("prompt_id",)))
                             continue
                     prompt_id = self._prompt_refs[ref]
                 if self.query.skip_invalid or not self.file.errors.count:

@@ -13,7 +13,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import NotFoundError
+from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.store.session import (
     add_new,
     batched,
@@ -49,13 +49,18 @@ def get_prompt(session: Session, ref: int | str, *, as_in_file: bool = False) ->
     """Return the prompt with this id here, or else with this id in a file it came from.
 
     As a file refers to it, text is first an external id, and a number only an id here.
+
+    Raises:
+        InvalidError: Several prompts have this id in a file.
     """
     row = None if as_in_file and isinstance(ref, str) else find(session, PromptRow, ref)
     if row is None and not (as_in_file and isinstance(ref, int)):
-        own = select(PromptRow).where(PromptRow.external_id == str(ref))
-        also = select(PromptRow).join(PromptIdRow).where(PromptIdRow.external_id == str(ref)).order_by(PromptRow.id)
-        row = session.scalars(own.limit(1)).first() or session.scalars(also.limit(1)).first()
-        row = row or (find(session, PromptRow, ref) if as_in_file else None)
+        if len(ids := prompts_in_files(session, str(ref))) > 1:
+            message = f"{len(ids)} prompts have the id {str(ref)!r}: {', '.join(map(str, ids[:20]))}"
+            raise InvalidError(
+                message, hint="name one by its id here, a number; `rubricsvc delete prompts` deletes others"
+            )
+        row = session.get(PromptRow, ids[0]) if ids else None
     if row is None:
         raise missing("prompt", ref)
     return row

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from contextlib import closing
 from sqlite3 import OperationalError
+from typing import Any
 
 from sqlalchemy import delete, func, select, text, tuple_, update
 from sqlalchemy.orm import Session, undefer
@@ -28,11 +29,11 @@ from rubricsvc.store.tables import (
 CLEARED = {"rubrics.parent_id", "rollouts.item_id", "evaluation_rewards.item_id"}
 """References that become null: their rows stay."""
 _NOT_OWNED = {*CLEARED, "verdicts.rubric_id"}
-_SHARED = (
-    (QuestionRow.question_set, ItemRow.question_set, ItemRow.id),
-    (tables.TextRow.digest, JobRow.settings["specification"]["digest"].as_string(), JobRow.id),
+_SHARED: tuple[tuple[Any, Any], ...] = (
+    (QuestionRow.question_set, ItemRow.question_set),
+    (tables.TextRow.digest, JobRow.settings["specification"]["digest"].as_string()),
 )
-"""Columns with a digest, and the columns and ids of the rows that name it: it goes with the last of them."""
+"""Columns with a digest, and those that name it: its row goes with the last that does."""
 _NAMES = {tables.PromptRow: "external_id", RubricRow: "ref", CompletionRow: "policy", tables.LabelRow: "annotator"}
 MOST_NAMED = 5  # rows of a table
 
@@ -76,10 +77,6 @@ def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int])
             first = [(row.id, getattr(row, name)) for row in by_id(session, row_of, some[:MOST_NAMED]).values()]
             shown_names = [f"{id_} {named}" if named else str(id_) for id_, named in first]
             names[row_of.__tablename__] = shown_names + ["…"] * (len(some) > MOST_NAMED)
-    shared = [
-        {one for (one,) in rows_with(session, select(digest), id_, found[id_.class_.__tablename__])} - {None}
-        for _, digest, id_ in _SHARED
-    ]
     for child in reversed(ordered):
         for parent, column in references:
             for chunk in batched(found[parent] if column.table is child else ()):
@@ -89,10 +86,8 @@ def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int])
                     session.execute(delete(child).where(column.in_(chunk)))
         for chunk in batched(found[child.name]):
             session.execute(delete(child).where(child.c.id.in_(chunk)))
-    for (key, digest, _), values in zip(_SHARED, shared, strict=True):
-        for chunk in batched(values):
-            used = select(digest).where(digest.in_(chunk))
-            session.execute(delete(key.class_.__table__).where(key.in_(chunk), key.not_in(used)))
+    for key, name in _SHARED if found["items"] or found["jobs"] else ():
+        session.execute(delete(key.class_.__table__).where(key.not_in(select(name).where(name.is_not(None)))))
     session.expire_all()
     return {one.name: len(found[one.name]) for one in ordered if found[one.name]}, names, may_quote
 

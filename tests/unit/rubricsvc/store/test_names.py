@@ -43,7 +43,8 @@ def test_prompts_get_finds_every_external_id(each_db: Database) -> None:
         (id_,) = ids
         assert {completions.get_prompt(session, name).id for name in "abc"} == ids
         assert completions.get_prompt(session, id_).external_id == "a"
-        assert completions.get_prompt(session, "d").id == other
+        with pytest.raises(InvalidError, match=f"2 prompts have the id 'd': {id_}, {other}"):
+            completions.get_prompt(session, "d")
 
 
 def test_get_finds_nothing_for_invalid_ids(each_db: Database) -> None:
