@@ -154,16 +154,11 @@ def file_or_text(argument: str) -> str:
 
 def text_of(file: str) -> str:
     """Read a file, or stdin for ``-``, without its last line break."""
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        hint = "name a file, or - and pass the text through stdin"
-        raise InvalidError(f"cannot read the file {shorten(file)!r}: {error.strerror}", hint=hint) from None
-    try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig").removesuffix("\n")
     except UnicodeDecodeError as error:
         raise InvalidError(f"{file} is not UTF-8 text (byte {error.start})", hint="save it as UTF-8") from None
-    return text.removesuffix("\n")
 
 
 def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_key_env: str | None = None) -> Judge:

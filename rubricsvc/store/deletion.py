@@ -15,29 +15,18 @@ from rubricsvc.store import runs, tables
 from rubricsvc.store.completions import with_verdicts
 from rubricsvc.store.leases import database_time
 from rubricsvc.store.session import Database, batched, by_id, rows_with
-from rubricsvc.store.tables import (
-    CompletionRow,
-    ItemRow,
-    JobRow,
-    QuestionRow,
-    RolloutRow,
-    RubricRow,
-    RunRow,
-    VerdictRow,
-)
+from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, RolloutRow, RubricRow, RunRow, VerdictRow
 
 CLEARED = {"rubrics.parent_id", "rollouts.item_id", "evaluation_rewards.item_id"}
 """References that become null: their rows stay."""
 _NOT_OWNED = {*CLEARED, "verdicts.rubric_id"}
 _SHARED: tuple[tuple[Any, Any], ...] = (
-    (QuestionRow.question_set, ItemRow.question_set),
+    (tables.QuestionRow.question_set, ItemRow.question_set),
     (tables.TextRow.digest, JobRow.settings["specification"]["digest"].as_string()),
 )
 """Columns with a digest, and those that name it: its row goes with the last that does."""
 _NAMES = {tables.PromptRow: "external_id", RubricRow: "ref", CompletionRow: "policy", tables.LabelRow: "annotator"}
 MOST_NAMED = 5  # rows of a table
-
-
 Removed = tuple[dict[str, int], dict[str, list[str]], list[str]]
 
 
@@ -98,7 +87,7 @@ def _add_verdicts(session: Session, found: dict[str, set[int]]) -> None:
     asked = rows_with(session, with_verdicts(select(VerdictRow.id).select_from(ItemRow)), ItemRow.id, items)
     of_rubrics = rows_with(session, select(VerdictRow.id), VerdictRow.rubric_id, versions)
     ids = {id_ for rows in (asked, of_rubrics) for (id_,) in rows}
-    asking = select(VerdictRow.id, ItemRow.id, ItemRow.rubric_id, QuestionRow.criterion).select_from(ItemRow)
+    asking = select(VerdictRow.id, ItemRow.id, ItemRow.rubric_id, tables.QuestionRow.criterion).select_from(ItemRow)
     rows = rows_with(session, with_verdicts(asking), VerdictRow.id, ids)
     others = {id_: names for id_, item, *names in rows if item not in items}
     found["verdicts"] |= ids - others.keys()
