@@ -97,7 +97,7 @@ def stream(
             if skip_invalid or not errors.count:
                 yield record
     if not skip_invalid:
-        errors.raise_if_any()
+        errors.raise_if_any(reader.mapping.hint)
     if not count:
         errors.raise_if_any("correct them: no record is valid")
         raise file_error(file.location, "no_records", "has no valid record")
@@ -117,7 +117,8 @@ def detect(file: InputFile) -> str:
     if texts and all(texts) and fields <= {*FIELDS} and not named:
         return "native"  # without a look at the mappings
     ending = file.path.suffix.lower()
-    if (is_csv := ending in (".csv", ".tsv", ".xlsx", ".xlsm")) and "criterion" in fields:
+    is_csv = ending in (".csv", ".tsv", ".xlsx", ".xlsm")
+    if is_csv and "criterion" in fields and not fields >= {"text", "label"}:
         return "criteria_csv"
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
     if len(matching) == 1:

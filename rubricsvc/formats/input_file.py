@@ -16,12 +16,12 @@ import re
 import tomllib
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime
 from functools import cache
-from itertools import chain, islice, repeat
+from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 from zipfile import BadZipFile, ZipFile
@@ -91,30 +91,24 @@ def read_document(text: str, file: str, errors: FileErrors, max_values: int | No
     """
     if max_values is not None and has_more_values(text, max_values):
         raise _too_many_values(Location(file), max_values)
-    valid = True
-    try:
-        data = parse(text)
-    except JsonError as error:
-        valid, data = False, json_of(text)
-        if not isinstance(data, list):
-            raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
     start = len(text) - len(text.lstrip())
-    if not isinstance(data, list):
-        yield data, Location(file, 1 + text.count("\n", 0, start)), []
+    line = 1 + text.count("\n", 0, start)
+    if not isinstance(data := json_of(text), list):
+        try:
+            yield parse(text), Location(file, line), []
+        except JsonError as error:
+            raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
         return
-    decoder, end, line = json.JSONDecoder(), start + 1, 1 + text.count("\n", 0, start)
-    for item in data:  # decoded once more to learn where each ends
+    decoder, end = json.JSONDecoder(), start + 1
+    for _ in data:  # decoded once more to learn where each ends
         start = re.compile(r"[\s,]*").match(text, end).end()  # type: ignore[union-attr]  # it matches the empty text too
         line += text.count("\n", end, start)
         end = decoder.raw_decode(text, start)[1]
-        if valid:
-            yield item, Location(file, line), []
-        else:
-            yield from _read_record(text[start:end], Location(file, line), errors)
+        yield from _read_record(text[start:end], Location(file, line), errors)
         line += text.count("\n", start, end)
 
 
-def read_csv(text: str, file: str, max_values: int | None = None, *, rename: bool = True) -> Iterator[Document]:
+def read_csv(text: str, file: str, max_values: int | None, columns: dict[str, str] | None) -> Iterator[Document]:
     """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
 
     Columns without distinct names, or a row with more cells than there are columns, are an InvalidFileError.
@@ -124,16 +118,19 @@ def read_csv(text: str, file: str, max_values: int | None = None, *, rename: boo
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
     begun = ((rows.line_num - sum(cell.count("\n") for cell in row), row) for row in rows)
     try:
-        yield from _records(begun, file, max_values, rename)
+        yield from _records(begun, file, max_values, columns)
     except csv.Error as error:
         hint = 'close each quote; write a quote in a quoted cell as ""'
         raise file_error(Location(file, rows.line_num), "csv", f"is not CSV: {error}", hint) from None
 
 
 def _records(
-    rows: Iterable[tuple[int, list[str]]], file: str, max_values: int | None, rename: bool
+    rows: Iterable[tuple[int, list[str]]], file: str, max_values: int | None, given: dict[str, str] | None
 ) -> Iterator[Document]:
-    """Yield a record for each row with its line, the first of which has the names; errors are as of `read_csv`."""
+    """Yield a record for each row with its line; errors are as of `read_csv`.
+
+    The first row has the names. With ``given``, which gets these, columns are named as the formats have them.
+    """
     columns: list[str] = []
     values = 0
     for line, row in rows:
@@ -144,7 +141,9 @@ def _records(
         if not any(cell.strip() for cell in row):
             continue
         if not columns:
-            columns = column_names(row) if rename else [name.strip() for name in row]
+            columns = column_names(row) if given is not None else [name.strip() for name in row]
+            if given is not None:
+                given.update(zip(columns, row, strict=True))
             if len({*filter(None, columns)}) < sum(map(bool, columns)):
                 raise file_error(location, "columns", "expected a distinct name for each column in the first line")
         elif any(cell.strip() for cell in row[len(columns) :]):
@@ -152,7 +151,7 @@ def _records(
             message = f"has {len(row)} cells, and there are {len(columns)} columns"
             raise file_error(location, "columns", message, hint)
         else:
-            record = {name: cell for name, cell in zip(columns, row, strict=False) if cell.strip()}
+            record = {name: restored(cell) for name, cell in zip(columns, row, strict=False) if cell.strip()}
             if "" in record:
                 raise file_error(location, "columns", f"expected a name for the column of {record['']!r}")
             yield record, location, []
@@ -194,6 +193,11 @@ FORMULA = re.compile(r"'*\s*[=+\-@\t\r\n＝＋－＠]")
 def neutralized(value: Any) -> Any:
     """Return a text behind a single quote if a spreadsheet could take it for a formula; other values as they are."""
     return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+def restored(cell: str) -> str:
+    """Return a text without the quote of `neutralized`; that before a hyphen is kept if another closes it: '-ed'."""
+    return cell[1:] if re.match(r"'(?!-[^']*')", cell) and FORMULA.match(cell) else cell
 
 
 def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
@@ -259,8 +263,13 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
     except (BadZipFile, zlib.error, LookupError, ValueError, TypeError, AttributeError, OSError, SyntaxError) as error:
         hint = "save it as .xlsx, without a password and not as .xls; unpack other ZIP files"
         raise file_error(location, "not_readable", f"is no Excel workbook: {error}", hint) from None
+    hint = "open and save the file in a spreadsheet program"
+    cells_at = re.finditer(rb'<(?:\w+:)?c\s[^>]*?\br\s*=\s*["\']([A-Z]+)(\d+)', xml)
+    places = ((int(at[2]), len(at[1]), at[1]) for at in cells_at)
+    if any(before >= after for before, after in pairwise(places)):  # openpyxl would lose those
+        raise file_error(location, "shape", "has cells that are out of order", hint)
     if unknown:
-        hint = "open and save the file in a spreadsheet program, or replace formulas by their values"
+        hint = f"{hint}, or replace formulas by their values"
         raise file_error(location, "shape", f"cells without a value: {', '.join(unknown[:8])}", hint)
     errors.add(notes=[location.error("ignored", f"sheet {one.title!r} is not read, only the first") for one in others])
     filled = 0
@@ -437,7 +446,7 @@ class InputFile:
     With a ``stream``, which has its bytes, only the ending of its path counts. Messages call it ``name``, by default
     its path. A document, or a line of JSONL, may have ``max_values`` keys and values, and the file ``max_records``
     records (JSONL: lines). ``check`` is called with each rubric. With ``given``, its records, it need not exist. A
-    ``mapping`` is a mapping file, instead of a format.
+    ``mapping`` is a mapping file, instead of a format. ``columns`` has the columns of a sheet, as the sheet names them.
     """
 
     at: InitVar[str | Path]
@@ -453,6 +462,7 @@ class InputFile:
     def __post_init__(self, at: str | Path, given: Iterator[Entry] | None) -> None:
         self.path, self.name = Path(at), self.name or str(at)
         self.location = Location(self.name)
+        self.columns: dict[str, str] = {}
         self.entries = self._read() if given is None else given
 
     def first(self) -> Any:
@@ -481,6 +491,23 @@ class InputFile:
             self.errors.add(*entry.errors, notes=() if entry.errors else entry.notes)
             if not entry.errors:
                 yield from parsed
+
+    def filled_down(self, entries: Iterable[Entry], by: Collection[str], more: Collection[str]) -> Iterator[Entry]:
+        """Yield entries, rows with the columns ``by`` of the row above where these are blank, as in merged cells.
+
+        A row with another value of one of them has its own. One that is filled has the columns ``more`` of it, too.
+        """
+        above, count = dict[str, Any](), 0
+        for entry in entries:
+            if entry.is_csv:
+                own, last = ({name: row[name] for name in by if name in row} for row in (entry.data, above))
+                if own.items() < last.items():
+                    entry.data = above | entry.data
+                    count += 1
+                above = {name: entry.data[name] for name in (*by, *more) if name in entry.data}
+            yield entry
+        message = f"rows with the {', '.join(by)} of the row above, as in merged cells: {count}"
+        self.errors.add(notes=[self.location.error("filled", message)] if count else [])
 
     def _read(self) -> Iterator[Entry]:
         """Yield the records; the error that ends the file is raised with those of the records before it."""
@@ -529,9 +556,10 @@ class InputFile:
         if len(data) > MAX_TEXT:
             hint = "write it as JSONL, one record on a line: that is read line by line"
             raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
+        columns = self.columns if self.mapping is None else None
         if is_workbook:
             rows = read_workbook(data, self.name, self.errors)
-            return _records(enumerate(rows, start=1), self.name, self.max_values, self.mapping is None)
+            return _records(enumerate(rows, start=1), self.name, self.max_values, columns)
         try:
             text = data.decode("utf-16" if utf16 else "utf-8")
         except UnicodeDecodeError as error:
@@ -548,7 +576,7 @@ class InputFile:
             except (ValueError, RecursionError) as error:
                 raise file_error(self.location, "toml_invalid", f"is not TOML: {error}") from None
         if kind == "csv":
-            return read_csv(text, self.name, self.max_values, rename=self.mapping is None)
+            return read_csv(text, self.name, self.max_values, columns)
         return read_yaml(text, self.name, self.max_values or MAX_YAML)
 
     def _check_records(self, count: int) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -24,12 +25,13 @@ from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath, closest
 from rubricsvc.core.verdict import Label
 from rubricsvc.formats import openai_grader
-from rubricsvc.formats.input_file import FORMULA, InputFile
+from rubricsvc.formats.input_file import InputFile, read_yaml
 from rubricsvc.formats.record import (
     FIELDS,
     MAX_CRITERIA,
     MISSING,
     Entry,
+    InvalidFileError,
     Location,
     Node,
     Placed,
@@ -45,6 +47,7 @@ _OUTSIDE = r"(?![^{}]*\})"
 _ALTERNATIVE, _PIPE = re.compile(r"\s*\|\|\s*" + _OUTSIDE), re.compile(r"\s*(?<!\|)\|(?!\|)\s*" + _OUTSIDE)
 _SLOT, _VARIABLE = re.compile(r"\{([^{}]+)\}"), re.compile(r"<([^<>]+)>")
 _PLACEHOLDER, _FILE = re.compile(r"\{\{\s*(\w+)\s*\}\}"), re.compile(r"\S+\.(txt|md|json|ya?ml|j2|csv|py|js|ts)")
+_CHAT = re.compile(r"""\s*(\[\s*\{\s*["']?role["']?\s*:|-\s+role:)""")
 _CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else", "ignored")
 
 
@@ -61,9 +64,10 @@ class Rows(Value):
 
 
 class Mapping(Value):
-    """A mapping file. With ``code`` one of the functions of `CODE` reads the format."""
+    """A mapping file. With ``code`` one of the functions of `CODE` reads the format; ``hint`` is that of errors."""
 
     about: str = ""
+    hint: str = ""
     code: str | None = None
     extends: str | None = None
     detect: tuple[str, ...] = ()
@@ -433,7 +437,7 @@ class Scope:
 FUNCTIONS = (
     *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl", "filled", "negative", "spaced"),
     *("strip", "before", "split", "lines", "listed", "prefixed", "stems", "without", "given", "arguments"),
-    *("asked", "sections", "sha256", "digest", "flattened"),
+    *("asked", "sections", "sha256", "digest", "flattened", "flow"),
 )
 """The functions of mapping files: `Scope.call` and `_plain` have them."""
 
@@ -452,7 +456,10 @@ def _plain(name: str, node: Node, argument: str) -> Any:
         case "lines":
             found = text.replace("\\n", "\n")
         case "listed":
-            found = value if isinstance(value, list) else [value]
+            found = [Placed(value, node.path or ()) if isinstance(value, dict) else value]
+            found = value if isinstance(value, list) else found
+        case "flow":  # {poor: 0, good: 1}
+            found = next(iter(_yaml_items(text)), value) if isinstance(value, str) and text[:1] == "{" else value
         case "negative":
             found = -abs(value) if isinstance(value, int | float) else value
         case "spaced":  # levels from worst to best, with values at equal distances
@@ -497,44 +504,19 @@ def _parsed(text: str) -> tuple[tuple[str, tuple[tuple[str, str], ...], bool], .
 
 
 def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
-    """Yield an entry for each record that is spread over rows, or parts, of a file; errors have the line of their row.
-
-    A single quote before what a spreadsheet would take for a formula is removed, but not before a hyphen, with which
-    texts may begin.
-    """
-
-    def restored(entry: Entry) -> Iterator[Entry]:
-        if not isinstance(entry.data, dict):
-            entry.expected("dict_type", "a row with columns", entry.data)
-            return
-        for name, cell in entry.data.items() if entry.is_csv else ():
-            if isinstance(cell, str) and cell.startswith("'") and cell[1:2] != "-" and FORMULA.match(cell):
-                entry.data[name] = cell[1:]
-        yield entry
-
-    groups: dict[tuple[Any, ...], list[Entry]] = {}
-    above: tuple[Any, ...] = (None,) * len(rows.by)
-    filled = 0
+    """Yield an entry for each record that is spread over rows, or parts, of a file; errors have the line of the row."""
+    groups: dict[str, list[Entry]] = {}
     is_split = not rows.parts or file.path.suffix.lower() not in (".jsonl", ".ndjson", ".parquet")
-    for row in file.parse(restored):
-        cells = [row.data.get(name) for name in rows.by]
-        values = tuple(str(one) if isinstance(one, dict | list) else one for one in cells)
+    checked = file.parse(lambda entry: [replace(entry, data=entry.mapping(entry.data))])
+    for row in file.filled_down(checked, rows.by, ()):
         if rows.parts and not (is_split and row.data.keys() & set(rows.parts) and "items" not in row.data):
             yield row
             continue
-        continued = all(one in (None, old) for one, old in zip(values, above, strict=True))
-        if None in values and values != above and continued:
-            values = above
-            filled += 1
-        above = values
-        group = groups.setdefault(values, [])
+        group = groups.setdefault(repr([row.data.get(name) for name in rows.by]), [])
         if len(group) >= MAX_CRITERIA:
             message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
             raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
         group.append(row)
-    if filled:
-        message = f"rows with the {', '.join(rows.by)} of the row above, as in merged cells: {filled}"
-        file.errors.add(notes=[file.location.error("filled", message)])
     for number, group in enumerate(groups.values(), start=1):
         if rows.parts and len(group) == 1:
             yield group[0]
@@ -593,8 +575,25 @@ def _read_paperbench(entry: Entry) -> Iterator[Record]:
     yield Record(None, rubric, (), tuple(labels), name=rubric_name(f"paperbench-{entry.name}"), location=entry.location)
 
 
-def _filled(entry: Entry, node: Node, mappings: list[Node]) -> str:
-    """Return a text with each ``{{ name }}`` filled; a file, a list, and a template of other form are errors."""
+def _yaml_items(text: str) -> list[Any]:
+    """Return the items of a list in YAML, or the mapping that a text is; nothing of a text with errors."""
+    with suppress(InvalidFileError):
+        items = list(read_yaml(text, ""))
+        return [] if any(errors for *_, errors in items) else [data for data, *_ in items]
+    return []
+
+
+def _filled(entry: Entry, node: Node, mappings: list[Node]) -> Any:
+    """Return a text with each ``{{ name }}`` filled; a file, a list, and a template of other form are errors.
+
+    Of chat messages, which are a text in JSON or YAML, each text is filled.
+    """
+    if isinstance(node.value, str) and _CHAT.match(node.value):
+        messages = _yaml_items(node.value)
+        if not messages or not all(isinstance(one, dict) for one in messages):
+            entry.expected("shape", "chat messages in JSON or YAML", node.value, node.path or ())
+            return []
+        return [{key: _filled(entry, Node(text, node.path), mappings) for key, text in one.items()} for one in messages]
     texts: dict[str, Any] = {}
     for one in reversed([one for one in mappings if one.value is not MISSING]):
         if not isinstance(one.value, dict):
@@ -605,9 +604,8 @@ def _filled(entry: Entry, node: Node, mappings: list[Node]) -> str:
     found = _PLACEHOLDER.sub(lambda slot: str(texts.get(slot[1], slot[0])), template)
     wrong = [one for one in used if not isinstance(one, str | int | float) or str(one).startswith("file://")]
     if wrong or _FILE.fullmatch(template) or re.search(r"\{[{%]", found):
-        entry.expected(
-            "shape", "a text: paste files, write out lists and filters", (wrong or [found])[0], node.path or ()
-        )
+        what = "a text: paste files, write out lists and filters"
+        entry.expected("shape", what, (wrong or [found])[0], node.path or ())
     return found
 
 

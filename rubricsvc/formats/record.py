@@ -108,10 +108,10 @@ class FileErrors:
         if self.count > self.limit:
             self.raise_if_any("correct them first: the file was not read any further")
 
-    def raise_if_any(self, hint: str = _SKIP) -> None:
+    def raise_if_any(self, hint: str = "") -> None:
         """Raise InvalidFileError if there are errors."""
         if self.count:
-            raise InvalidFileError(self.errors, self.count, hint=hint)
+            raise InvalidFileError(self.errors, self.count, hint=hint or _SKIP)
 
 
 def file_error(location: Location, code: str, message: str, hint: str = "") -> InvalidFileError:
@@ -434,7 +434,7 @@ def _with_path(item: Any, field: str) -> Any:
 
 
 _SHORT_FORMS = {
-    "scale": "binary, [low, high] or a mapping of levels to values",
+    "scale": "binary, [low, high], or levels with their values: {poor: 0, good: 1}",
     "check": "the name of a check, or {name: {arguments}}",
 }
 
@@ -490,7 +490,8 @@ def _given_labels(entry: Entry, given: Any, criteria: Any) -> Iterator[Given]:
         key = keys[place - 1] if isinstance(place, int) and 0 < place <= len(keys) else place
         level = value if isinstance(value, str) else None
         number = float(value) if isinstance(value, bool) else value
-        label = {**one, "criterion": key or f"c{place}", "value": number if level is None else None}
+        key = f"c{place}" if key is None or type(key) is int else key
+        label = {**one, "criterion": key, "value": number if level is None else None}
         nested: dict[str, dict[str, str]] = {"annotator": {}, "value": {}} if isinstance(given, dict) else {}
         with suppress(InvalidFileError):  # the entry has the error
             yield path, GivenLabel(label=entry.build(Label, label, path, nested=nested), level=level)

@@ -18,7 +18,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Binary, Check, Ordinal, Rubric, Scale
 from rubricsvc.core.states import APPROVED
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
+from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized, restored
 from rubricsvc.formats.mapping import FORMATS
 from rubricsvc.formats.record import (
     Entry,
@@ -195,7 +195,9 @@ def _read_back(written: list[Row], record: Record, format: str) -> Record:
     errors, is_csv, name = FileErrors(), format == "criteria_csv", record.name or format
     given: Iterable[Row] = (json.loads(strict_json.dump(row)) for row in written)
     if is_csv:
-        given = ({key: str(neutralized(cell)) for key, cell in row.items() if str(cell).strip()} for row in given)
+        given = (
+            {key: restored(str(neutralized(cell))) for key, cell in row.items() if str(cell).strip()} for row in given
+        )
     path = Path(f"{name}{'.csv' if is_csv else '.jsonl'}")
     entries = (
         Entry(row, Location(format, number), path.stem, number, is_csv=is_csv)

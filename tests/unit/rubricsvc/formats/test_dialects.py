@@ -92,9 +92,11 @@ ERRORS: list[tuple[str, str, Any, str]] = [
     ("openrubrics", "instruction", 7, "instruction"),
     ("verifiers_json", "criteria.0.weight", "x", "criteria[0].weight"),
     ("advancedif", "prompt_metadata", "{", "prompt_metadata"),
-    ("infobench", "decomposed_questions.1", "", "decomposed_questions[1]"),
+    ("infobench", "1.decomposed_questions.0", "", "decomposed_questions[0]"),
     ("label_studio", "0.annotations.0.result.0.from_name", ..., "annotations[0].result[0].from_name"),
     ("promptfoo", "prompts.0", "file://prompt.txt", "prompts[0]"),
+    ("promptfoo", "prompts.0", '[{"role": "user", "content": {{x}}}]', "prompts[0]"),
+    ("promptfoo", "prompts.0", "- role: user\n- x", "prompts[0]"),
     ("promptfoo", "prompts.0", "prompts/a.txt", "prompts[0]"),
     ("promptfoo", "prompts.0", {"id": "x"}, "prompts[0]"),
     ("promptfoo", "prompts.0", "{{ question | upper }}", "prompts[0]"),
@@ -105,6 +107,11 @@ ERRORS: list[tuple[str, str, Any, str]] = [
     ("promptfoo", "tests.0.assert.0.value", ["a", "b"], "tests[0].assert[0].value"),
     ("promptfoo", "defaultTest.assert.0.value", "{% if who %}a{% endif %}", "defaultTest.assert[0].value"),
     ("argilla", "0.responses.clear.0.status", "x", "responses.clear[0].status"),
+    ("argilla_flat", "0.prompt", 7, "prompt"),
+    ("prodigy", "1.answer", "x", "answer"),
+    ("doccano", "1.prompt", ..., "input"),
+    ("langfuse", "0.source", "x", "source"),
+    ("vertex_groups", "rubric_groups.a.0.content.property", ..., "rubric_groups.a[0].content.property.description"),
     ("profbench", "rubrics.0.criterion_weight", "huge", "rubrics[0].criterion_weight"),
     ("profbench", "rubrics.1.o3_fulfilment", "maybe", "rubrics[1].o3_fulfilment"),
     ("tinker", "convo.0.role", "usr", "convo[0].role"),
@@ -165,7 +172,11 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
     for name, expected in {
         "verl_unknown": [("rule", "reward_model.rubrics[0].tags", "")],
         "label_studio": [("ignored", "", "tone"), ("ignored", "", "left")],
-        "argilla": [("ignored", "", "discarded"), ("ignored", "", "draft")],
+        "argilla": [("ignored", "", one) for one in ("discarded", "draft", "to tone")],
+        "argilla_flat": [("ignored", "", one) for one in ("discarded", "draft", "to tone")],
+        "prodigy": [("ignored", "", one) for one in ("reject", "ignore", "without options")],
+        "doccano": [("ignored", "", "without one label")],
+        "langfuse_csv": [("ignored", "", "EVAL")],
         "promptfoo": [
             ("ignored", "", one)
             for one in ("javascript", "contains", "of not-llm", "of llm", "threshold of tests", "prompts but")
