@@ -1,7 +1,8 @@
 """Files that hold one noun: completions of one prompt, a trajectory, judges, a passport."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -9,7 +10,7 @@ from typing import TextIO
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion
-from rubricsvc.errors import InvalidError, RubricsvcError
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import CompletionLine, Entry, InvalidFileError, file_error, read_completion
 from rubricsvc.formats.writing import write_yaml
@@ -22,6 +23,29 @@ def read_all(file: InputFile) -> list[CompletionLine]:
     if not lines:
         raise file_error(file.location, "no_records", "has no completions")
     return lines
+
+
+def with_criteria(file: InputFile, names_of: Callable[[str], Mapping[str, str]]) -> Iterator[Entry]:
+    """Yield the records of a file of labels, in whose sheets a column that is named as a criterion is the criterion.
+
+    ``names_of`` returns a rubric's keys by folded key and text. A column annotator named so is an InvalidFileError.
+    """
+    for entry in file.entries:
+        names: Mapping[str, str] = {}
+        if entry.is_csv and "rubric" in entry.data and "criterion" not in file.columns:
+            with suppress(NotFoundError, InvalidError):  # errors of the label, too
+                names = names_of(entry.data["rubric"])
+        is_wide = names.keys() & {name.strip().casefold() for name in file.columns.values()}
+        for field in {"value", "annotator"} & file.columns.keys() if is_wide else ():
+            given = file.columns[field].strip()
+            key = names.get(given.casefold())
+            if key is not None and given == field == "annotator":
+                message = f"column 'annotator' is the person, or the criterion {key!r} of {entry.data['rubric']!r}"
+                hint = "name it rater if it is the person, or else by the text of the criterion"
+                raise file_error(file.location, "ambiguous_column", message, hint)
+            if field in entry.data and (key is not None or (field == "value" and given != field)):
+                entry.data[field.upper() if key == field else key or given] = entry.data.pop(field)  # in any case
+        yield entry
 
 
 def read_trajectory(file: InputFile) -> Completion:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +17,7 @@ from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck
+from rubricsvc.formats.documents import with_criteria
 from rubricsvc.formats.record import SHEET, FileErrors, LabelLine, file_error, kind_of, read_completion, read_label
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
@@ -191,7 +193,8 @@ class _Importer:
 
     def add_completions(self) -> None:
         """Add the completions of a file of completions."""
-        for batch in batched(self.file.parse(read_completion)):
+        rows = self.file.filled_down(self.file.entries, ("prompt", "prompt_id"), Prompt.model_fields)
+        for batch in batched(self.file.parse(read_completion, rows)):
             new: list[tuple[int, Completion, int | None]] = []
             for line, location in batch:
                 ref = line.prompt_id or ""
@@ -224,18 +227,21 @@ class _Importer:
 
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
-        known: dict[int | str, tuple[int, Rubric]] = {}
-        for line, location in self.file.parse(read_label):
+
+        @cache
+        def labelled(ref: int | str) -> tuple[int, Rubric, dict[str, str]]:
+            row = rubrics.get(self.session, ref)
+            names = {name.strip().casefold(): one.key for one in row.value.criteria for name in (one.text, one.key)}
+            return row.id, row.value, names
+
+        for line, location in self.file.parse(read_label, with_criteria(self.file, lambda ref: labelled(ref)[2])):
             try:
-                if line.rubric not in known:
-                    known[line.rubric] = (row := rubrics.get(self.session, line.rubric)).id, row.value
-                rubric_id, rubric = known[line.rubric]
+                rubric_id, rubric, names = labelled(line.rubric)
                 if line.rubric_digest not in (None, rubric.digest):
                     message = f"rubric {line.rubric!r} of this database has other content than the labelled one"
                     raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
                 given = line
                 if (note := line.note_column) is not None:
-                    names = {name.casefold(): one.key for one in rubric.criteria for name in (one.text, one.key)}
                     key = {OVERALL: OVERALL, **names}.get(line.label.criterion.strip().casefold())
                     if key is None:
                         if (column := line.label.criterion) not in (note, *SHEET):

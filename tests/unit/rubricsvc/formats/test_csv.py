@@ -1,5 +1,6 @@
 """CSV files: of criteria, and of completions."""
 
+import re
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -36,6 +37,15 @@ def test_load_reads_criteria(path: Path) -> None:
     assert (first.key, first.text, first.weight, first.required) == ("dose", "Names the dose, in mg", 3.0, True)
     assert (first.group, first.tags) == (("content", "facts"), ("safety", "units"))
     assert (second.key, second.weight, third.text, third.weight) == ("c2", -1.0, "Two\nlines", 1.0)
+
+
+def test_load_reads_scales_and_checks_as_yaml_and_json(path: Path) -> None:
+    path.write_text('criterion,scale,check\na,"{no: 0, yes: 1}"\nb,"{""no"": 0, ""yes"": 1}"\nc,,"{words: {max: 9}}"\n')
+    (record,) = load(path)
+    assert record.rubric is not None
+    first, second, third = record.rubric.criteria
+    assert first.scale == second.scale == Ordinal(levels=(Level(label="no", value=0), Level(label="yes", value=1)))
+    assert third.check == Check(name="words", args={"max": 9})
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -96,6 +106,7 @@ def test_load_reports_errors_with_their_lines(path: Path) -> None:
             "criterion,weight\na,high\nb,1\n,2\n",
             [(2, "criteria[0].weight", "shape"), (4, "criteria[2].criterion", "missing")],
         ),
+        ('criterion,scale\na,"{no: 0, no: 1}"\n', [(2, "criteria[0].scale", "shape")]),
         ("criterion,wieght\na,1\nb,1\n", [(2, "criteria[0].wieght", "extra_forbidden")]),
         ("criterion,weight\na,1,2\n", [(2, "", "columns")]),
         ("criterion,criterion\na,1\n", [(1, "", "columns")]),
@@ -126,8 +137,12 @@ def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> Non
     Imports(db).create(path)
     path.write_text("Answer ID,Question,Answer,Grade,Comments\n7,One?,3,B,good\n")
     assert len(Imports(db).create(path).notes) == 2
+    path.write_text("prompt,reference,tags,completion\nSix?,6,,a\n,,,b\nTwo?,,,c\n,,,d\n")
+    filled = Imports(db).create(path)
+    assert [(one.code, one.message[-3:]) for one in filled.notes] == [("filled", ": 2")]
+    assert (filled.new["prompts"], filled.new["completions"]) == (1, 4), "Two? is known"
     with db.read() as session:
-        first, second, third = (row.value for row in page_of(session, CompletionRow))
+        first, second, third, *_ = (row.value for row in page_of(session, CompletionRow))
     assert (first.text, first.policy, first.step) == ("1", "mine", 3)
     assert (third.text, third.id) == ("3", "7")
     assert (second.text, second.policy, second.step) == ("2", "", None)
@@ -183,6 +198,11 @@ def test_load_reads_the_first_sheet_of_a_workbook(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(input_file, "MAX_CELLS", 20)
         assert [one[3] for one in errors_of(path)] == ["not_readable"]
+    with ZipFile(path) as archive, ZipFile(other, "w") as rewritten:
+        for name in archive.namelist():  # openpyxl would lose the weight
+            part = re.sub(rb'(<c r="D2".*?</c>)(<c r="E2".*?</c>)(.*?)(</row>)', rb"\1\3\2\4", archive.read(name))
+            rewritten.writestr(name, part)
+    assert [one[3] for one in errors_of(other)] == ["shape"]
     sheet["E2"] = "=1+1"
     book.save(path := tmp_path / "r.xlsx")
     invalid = [(path.read_bytes(), "shape"), (b"\xd0\xcf\x11\xe0" + bytes(600), "not_readable"), (b"", "not_readable")]

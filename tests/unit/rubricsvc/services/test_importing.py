@@ -80,6 +80,24 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
         with db.read() as session:
             found = [row.label for row in labels.page(session) if row.id in result.label_ids]
         assert {one.criterion: (one.value, one.note) for one in found} == expected and not result.notes, rows
+    columns = ["score", "rater", "value", "annotator"]
+    named = record | {"name": "k", "criteria": [*({"key": key, "text": f"The {key}."} for key in columns), "Is kind."]}
+    run(db, tmp_path / "k.jsonl", json.dumps(named))
+    for rows, annotator, expected in (
+        ("Rater,score,c5\n1,k,yes,no,yes\n", "sheet", {"rater": 1, "score": 0, "c5": 1}),
+        ("value,c5\n1,k,no,yes\n", "sheet", {"value": 0, "c5": 1}),
+        ("grade,reviewer,c5\n2,k,B,ann,yes\n", "ann", {"c5": 1}),  # as no criterion is named so, with a note
+        ("The annotator.,rater,score,c5\n2,k,yes,no,,yes\n", "sheet", {"annotator": 1, "rater": 0, "c5": 1}),
+        ("criterion,rater,score\n2,k,score,dan,yes\n", "dan", {"score": 1}),
+    ):
+        result = run(db, tmp_path / "sheet.csv", "completion_id,rubric," + rows, replace_labels=True)
+        with db.read() as session:
+            found = [row.label for row in labels.page(session) if row.id in result.label_ids]
+        assert {one.criterion: one.value for one in found} == expected, rows
+        assert {one.annotator for one in found} == {annotator} and len(result.notes) == ("grade" in rows), rows
+    with pytest.raises(InvalidFileError) as caught:
+        run(db, tmp_path / "sheet.csv", "completion_id,rubric,annotator,c5\n1,k,bob,yes\n")
+    assert [one.code for one in caught.value.errors] == ["ambiguous_column"] and "rater" in caught.value.hint
     for column, value in (("clear", "0.5"), ("c1", "maybe"), ("c3", "2")):
         with pytest.raises(InvalidFileError) as caught:
             run(db, tmp_path / "x.csv", f"completion_id,rubric,{column}\n1,r,{value}\n")
