@@ -16,7 +16,8 @@ from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import File, Format, import_and_report
 from rubricsvc.cli.output import Json, Out, clean, group, open_output, print_json, replaced, show
 from rubricsvc.core.rubric import Numeric
-from rubricsvc.core.scale_values import level_values
+from rubricsvc.core.scale_values import level_values, written_value
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.formats.record import SHEET
@@ -59,23 +60,34 @@ def export(
 ) -> None:
     """List labels, or with --blind write a sheet to label a job's completions: no verdicts, no policies.
 
-    --out and --json write JSON lines that `rubricsvc labels import` reads; so is the sheet, a CSV or with --out
-    FILE.xlsx a workbook: a row for each judged criterion, in which a blank value is no label.
+    --out and --json write JSON lines that `rubricsvc labels import` reads; so are sheets, --out FILE.csv and, with the
+    extra excel, FILE.xlsx. That to fill in has a row for each judged criterion, in which a blank value is no label.
     """
     columns = ("id", "completion_id", "rubric", "label.criterion", "label.annotator", "label.value", "label.note")
+    ending, endings = out.suffix.lower() if out else "", (".csv", ".xlsx") if blind else (".csv", ".xlsx", ".jsonl")
+    if ending not in ("", *endings):
+        raise InvalidError(f"labels are not written as {ending}", hint=f"use one of {', '.join(endings)}", path="out")
     with service() as s:
         if blind:
             if query.job_id is None:
                 raise InvalidError("a sheet is of the completions of a job", hint="name it: --job ID", path="job")
-            write_sheet(sheet_rows(s, query), out)
+            write_sheet(SHEET, sheet_rows(s, query), out)
             return
         rows = every_row(s.labels.page, **query.model_dump(exclude={"after", "limit"}))
         if out is None and not as_json:
             show(rows, columns=columns, empty="no labels; import some with `rubricsvc labels import FILE`")
             return
+        lines = (row.model_dump(exclude={"id", "created_at", "label"}) | row.label.model_dump() for row in rows)
+        if ending in (".csv", ".xlsx"):
+            scale = cache(lambda ref: {one.key: one.scale for one in s.rubrics.get(ref).rubric.criteria}.get)
+            sheet = (
+                one | {"value": written_value(scale(one["rubric"])(one["criterion"]), one["value"])} for one in lines
+            )
+            write_sheet(_COLUMNS, (map(one.get, _COLUMNS) for one in sheet), out)
+            return
         with open_output(out) as stream:
-            for row in rows:
-                print_json(row.model_dump(exclude={"id", "created_at", "label"}) | row.label.model_dump(), stream)
+            for line in lines:
+                print_json(line, stream)
 
 
 def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
@@ -98,21 +110,31 @@ def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[
                     yield *names, *texts, one.text, values
 
 
-def write_sheet(rows: Iterable[Sequence[str | int]], out: Path | None) -> None:
-    """Write the rows of a `SHEET` as CSV, or to a file whose name ends in .xlsx as a workbook."""
-    rows = ([neutralized(cell) for cell in row] for row in chain([SHEET], rows))
+def write_sheet(columns: Sequence[str], rows: Iterable[Iterable[Any]], out: Path | None) -> None:
+    """Write rows as CSV, with the mark by which Excel knows UTF-8, or to FILE.xlsx as a workbook."""
+    rows = [[neutralized(cell) for cell in row] for row in chain([columns], rows)]
     if out is None or out.suffix.lower() != ".xlsx":
         with open_output(out) as stream:
+            stream.write("\ufeff")
             csv.writer(stream, lineterminator="\n").writerows(rows)
         return
     from openpyxl import Workbook
+    from openpyxl.styles import Alignment
 
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("labels")
+    book = Workbook()
+    sheet = book.worksheets[0]
+    sheet.freeze_panes = "A2"
     for row in rows:
         sheet.append([clean(cell) if isinstance(cell, str) else cell for cell in row])
+    for cell in chain.from_iterable(sheet.iter_rows()):
+        cell.alignment = Alignment(wrap_text=True, vertical="top")
+        sheet.column_dimensions[cell.column_letter].width = _WIDTHS.get(columns[cell.column - 1], 16)
     with replaced(out) as part:
         book.save(part)
+
+
+_COLUMNS = ("completion_id", "rubric", *Label.model_fields, "prompt_digest", "completion_digest", "rubric_digest")
+_WIDTHS = {"prompt": 50, "completion": 80, "text": 50, "note": 40}  # characters
 
 
 @command(verdicts, "list")

@@ -34,6 +34,14 @@ def level_values(scale: Scale) -> dict[str, float]:
     return {clean(level.label).text.strip(): level.value for level in scale.levels}
 
 
+def written_value(scale: Scale | None, value: float | None) -> str:
+    """Return a value in [0, 1] as people write it on a scale: a level, or a number; ``null`` without one."""
+    if isinstance(scale, Numeric) and value is not None:
+        return f"{scale.low + value * (scale.high - scale.low):.15g}"
+    levels = level_values(scale) if scale is not None else {}
+    return "null" if value is None else next((name for name, one in levels.items() if one == value), f"{value:.15g}")
+
+
 def _folded(name: str) -> str:
     """Return a level's name without case, separators, final punctuation, invisible characters, quotes and markup."""
     text = unicodedata.normalize("NFKC", clean(name).text).replace("\u2212", "-").casefold()

@@ -86,7 +86,8 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
     assert labelled("labels", "export", "--blind").code == 2, "a sheet is of a job"
     sheet = tmp_path / "sheet.csv"
     assert labelled("labels", "template", "--job", 1, "--annotator", "eve", "--out", sheet).code == 0
-    rows = list(csv.DictReader(sheet.read_text().splitlines()))
+    rows = list(csv.DictReader(sheet.read_text("utf-8-sig").splitlines()))
+    assert sheet.read_bytes().startswith(b"\xef\xbb\xbf"), "Excel knows UTF-8 by it"
     assert [*rows[0]] == [*SHEET] and len(rows) == 4 and {row["annotator"] for row in rows} == {"eve"}
     assert {row["completion"] for row in rows} == {"Air scatters.", "'=1+1"}
     assert [row["values"] for row in rows[:2]] == ["met / not_met", "no / half / yes"]
@@ -105,8 +106,34 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
 
     openpyxl = pytest.importorskip("openpyxl")
     assert labelled("labels", "template", "--job", 1, "--out", tmp_path / "sheet.xlsx").code == 0
-    cells = list(openpyxl.load_workbook(tmp_path / "sheet.xlsx").active.iter_rows(values_only=True))
+    filled = openpyxl.load_workbook(tmp_path / "sheet.xlsx").active
+    cells = list(filled.iter_rows(values_only=True))
     assert cells[0] == SHEET and len(cells) == 5
+    assert filled["H2"].alignment.wrap_text and filled.column_dimensions["H"].width == 80
+    assert labelled("labels", "template", "--job", 1, "--out", tmp_path / "sheet.jsonl").code == 2
+
+
+def test_export_writes_sheets_by_the_ending_and_import_reads_them(labelled: Cli, tmp_path: Path) -> None:
+    """With values as they are written on their scales: levels, numbers of the scale, null."""
+    pytest.importorskip("openpyxl")
+    criteria = [
+        {"key": "n", "text": "N", "scale": [-5, 5]},
+        {"key": "o", "text": "O", "scale": {"1": 0, "2": 0.5, "3": 1}},
+    ]
+    given = {"n": {"ann": 0.25}, "o": {"ann": 1}, "overall": {"ann": 0.3}}
+    record = NAMED | {"name": "s", "criteria": criteria, "labels": given, "rubric": None}
+    del record["rubric"]
+    assert import_lines(labelled, record).code == 0
+    note = {"completion_id": 2, "rubric": "s", "criterion": "n", "annotator": "bob", "value": None, "note": "-why"}
+    assert import_lines(labelled, note).code == 0
+    for ending in ("csv", "xlsx", "jsonl"):
+        out = tmp_path / f"labels.{ending}"
+        assert labelled("labels", "export", "--out", out).code == 0
+        ran = labelled("labels", "import", out, "--json")
+        assert ran.code == 0 and (ran.json["new"]["labels"], ran.json["existing"]["labels"]) == (0, 9), ran.err
+    rows = list(csv.DictReader((tmp_path / "labels.csv").read_text("utf-8-sig").splitlines()))
+    assert [row["value"] for row in rows[5:]] == ["'-2.5", "3", "0.3", "null"] and rows[8]["note"] == "'-why"
+    assert labelled("labels", "export", "--out", tmp_path / "labels.txt").code == 2
 
 
 def test_agreement_without_a_judge_is_between_people(labelled: Cli) -> None:
