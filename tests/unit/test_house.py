@@ -74,19 +74,19 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_520,
+    "rubricsvc/core": 3_530,
     "rubricsvc/stats": 1_500,
-    "rubricsvc/formats": 2_570,
+    "rubricsvc/formats": 2_620,
     "rubricsvc/graders": 480,
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,
     "rubricsvc/store": 3_920,
     "rubricsvc/schemas": 1_250,
-    "rubricsvc/services": 3_720,
+    "rubricsvc/services": 3_730,
     "rubricsvc/client": 760,
     "rubricsvc/api": 810,
     "rubricsvc/web": 520,
-    "rubricsvc/cli": 3_970,
+    "rubricsvc/cli": 3_980,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
     "workers/scoring": 800,
