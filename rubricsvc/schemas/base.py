@@ -71,10 +71,10 @@ class Page(Wire, Generic[Data]):
     next: int | None = Field(description="Pass it as after to continue; null on the last page.")
 
     @classmethod
-    def cut(cls, rows: Sequence[Data], limit: int) -> Self:
-        """Return a page of the first ``limit`` rows; a row more than that says that others follow."""
+    def cut(cls, rows: Sequence[Data], limit: int, by: str = "id") -> Self:
+        """Return a page of the first ``limit`` rows, in the order of ``by``; a row more says that others follow."""
         last: Any = rows[limit - 1] if len(rows) > limit else None
-        return cls(data=tuple(rows[:limit]), next=None if last is None else last.id)
+        return cls(data=tuple(rows[:limit]), next=None if last is None else getattr(last, by))
 
     def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
         """Iterate over the rows of this page."""

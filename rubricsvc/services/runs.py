@@ -158,9 +158,7 @@ class Runs(Deletable):
         """List the metrics of steps. ``after`` and ``next`` are numbers of steps."""
         with self.db.read() as session:
             rows = runs.steps(session, runs.get(session, run_id).id, after=query.after, limit=query.limit + 1)
-        data = [wire.StoredStep.of(row) for row in rows]
-        more = len(rows) > query.limit
-        return Page(data=tuple(data[: query.limit]), next=data[query.limit - 1].step if more else None)
+        return Page.cut([wire.StoredStep.of(row) for row in rows], query.limit, by="step")
 
     @takes(RolloutFilters)
     def rollouts(self, run_id: int, query: RolloutFilters) -> Page[wire.StoredRollout]:

@@ -77,7 +77,7 @@ BUDGETS = {
     "rubricsvc/core": 3_530,
     "rubricsvc/stats": 1_500,
     "rubricsvc/formats": 2_620,
-    "rubricsvc/graders": 480,
+    "rubricsvc/graders": 460,
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,
     "rubricsvc/store": 3_920,
