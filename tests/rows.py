@@ -50,10 +50,10 @@ def add_completion(session: Session, completion: Completion, prompt_id: int) -> 
     return completions.get(session, completions.add_many(session, [(prompt_id, completion)])[0])
 
 
-def add_worker(db: Database, name: str = "test", *, age: float = 0.0) -> None:
+def add_worker(db: Database, name: str = "test", *, age: float = 0.0, processes: int = 1) -> None:
     """A worker that was seen ``age`` seconds ago."""
     with db.write() as session:
-        leases.report_worker(session, name, host="here", pid=1, uptime=60.0)
+        leases.report_worker(session, name, host="here", pid=1, uptime=60.0, processes=processes)
     age_worker(db, name, age)
 
 

@@ -60,13 +60,15 @@ def database_time(session: Session) -> float:
     return time.time()
 
 
-def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: float | None) -> None:
+def report_worker(
+    session: Session, name: str, *, host: str, pid: int, uptime: float | None, processes: int = 1
+) -> None:
     """Report that a worker runs, for ``uptime`` seconds so far; or, with None, that it stops."""
     if uptime is None:
         session.execute(delete(WorkerRow).where(WorkerRow.name == name))
         return
     now = database_time(session)
-    session.merge(WorkerRow(name=name, host=host, pid=pid, started_at=now - uptime, seen_at=now))
+    session.merge(WorkerRow(name=name, host=host, pid=pid, processes=processes, started_at=now - uptime, seen_at=now))
 
 
 def list_workers(session: Session) -> list[tuple[WorkerRow, float]]:
@@ -76,10 +78,13 @@ def list_workers(session: Session) -> list[tuple[WorkerRow, float]]:
     return [(row, now - row.seen_at) for row in rows]
 
 
-def running_workers(session: Session) -> int:
-    """Return the number of running workers."""
+WORKERS, PROCESSES = func.count(WorkerRow.name), func.sum(WorkerRow.processes)
+
+
+def running_workers(session: Session, number: ColumnElement[int] = WORKERS) -> int:
+    """Return the number of running workers, or with `PROCESSES` that of their processes."""
     reported_lately = WorkerRow.seen_at >= database_time(session) - REPORT_SECONDS * MISSED_REPORTS
-    return session.scalar(select(func.count()).select_from(WorkerRow).where(reported_lately)) or 0
+    return int(session.scalar(select(number).where(reported_lately)) or 0)  # PostgreSQL sums to a Decimal
 
 
 class Queue(NamedTuple):
@@ -105,19 +110,17 @@ def queue(session: Session) -> Queue:
 
 
 SCORE = "rubricsvc.score"  # the task that drains the items of one judge
-ITEMS_PER_MESSAGE = 32
-MAX_MESSAGES = 32  # messages about a large job: the processes of a prefork pool are one worker, and each can take one
 UNREAD_SECONDS = 15.0  # how long a message that was sent counts as on its way to a worker; then it is taken for lost
 
 log = get_logger(__name__)
 
 
 def publish(session: Session, judge_id: int, items: int = 1) -> None:
-    """Tell workers that the judge has so many pending items: all that are running, and no more than there are items.
+    """Tell workers that the judge has so many pending items: all their processes, and no more than there are items.
 
     Messages that no worker has read yet count. They are locked until the items are committed: who reads one sees them.
     """
-    times = min(items, max(1, running_workers(session), min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
+    times = min(items, max(1, running_workers(session, PROCESSES)))
     known = OutboxRow.sent_at.is_(None) | (OutboxRow.sent_at > database_time(session) - UNREAD_SECONDS)
     unread = select(OutboxRow.id, OutboxRow.sent_at).where(OutboxRow.judge_id == judge_id, known).limit(times)
     sent = [sent_at for _, sent_at in session.execute(unread.with_for_update(read=True, skip_locked=True))]
@@ -191,21 +194,20 @@ def drains(session: Session, judge_id: int) -> int:
     return session.scalar(select(func.count(ItemRow.worker.distinct())).where(*leased)) or 0
 
 
-def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> int:
-    """Return how many of a judge's pending items a worker that holds ``held`` ones may claim now, up to ``limit``.
+def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> tuple[int, int]:
+    """Return how many of a judge's pending items a process that holds ``held`` ones may claim, and how many can do so.
 
-    Each running worker has an equal part of the pending and leased items. If a worker does not claim its part, because
-    it is busy or was killed lately, the others divide what is left at each of their next claims.
+    Each process of running workers has an equal part of the pending and leased items. If one does not claim its part,
+    because it is busy or was killed lately, the others divide what is left at each of their next claims.
     """
-    running = running_workers(session)
-    if running <= 1:
-        return limit
+    if (running := running_workers(session, PROCESSES)) <= 1:
+        return limit, 1
     of_judge = select(ItemRow.id).where(ItemRow.judge_id == judge_id)
     bounds = ((PENDING, limit * running), (LEASED, None))
     some = (of_judge.where(ItemRow.state == state).limit(most) for state, most in bounds)
     pending, leased = (session.scalar(select(func.count()).select_from(one.subquery())) or 0 for one in some)
     equal_part, part_of_pending = -(-(pending + leased) // running), -(-pending // running)
-    return min(limit, max(equal_part - held, part_of_pending))
+    return min(limit, max(equal_part - held, part_of_pending)), min(running, pending + leased)
 
 
 def claim(
@@ -221,17 +223,15 @@ def claim(
 ) -> list[Lease]:
     """Claim up to ``limit`` pending items of a judge (and job) with ids above ``after``, by id.
 
-    Items being claimed are skipped.
-
-    With ``whole_groups``, the pending rest of each claimed item's group is claimed too; see `groups`.
+    Items being claimed are skipped. With ``whole_groups``, the pending rest of each claimed item's group is claimed
+    too; see `groups`.
     """
     now, c = database_time(session), ItemRow.__table__.c
     pending = select(ItemRow.id).where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING, ItemRow.id > after)
     wanted = pending.order_by(ItemRow.id).limit(limit).with_for_update(skip_locked=True)
     if job_id is not None:
         wanted = wanted.where(ItemRow.job_id == job_id)
-    ids = list(session.scalars(wanted))
-    if not ids:
+    if not (ids := list(session.scalars(wanted))):
         return []
     if whole_groups:
         group = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
@@ -347,15 +347,12 @@ def _distinct(
     Two items of one batch may ask the same question. Of several verdicts a settled one is written.
     """
     rows: dict[VerdictName, tuple[VerdictName, int, int, Verdict]] = {}
-    shared: set[VerdictName] = set()
+    times = Counter(name for result in results for name, _ in result.new)
     for result in results:
         for name, verdict in result.new:
-            if name in rows:
-                shared.add(name)
-                if rows[name][3].outcome != "failed":
-                    continue
-            rows[name] = (name, result.lease.rubric_id, result.lease.judge_id, verdict)
-    return rows, shared
+            if name not in rows or rows[name][3].outcome == "failed":
+                rows[name] = (name, result.lease.rubric_id, result.lease.judge_id, verdict)
+    return rows, {name for name, number in times.items() if number > 1}
 
 
 def holders(session: Session) -> set[str]:
@@ -396,8 +393,6 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
 
 
 _WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"
-
-
 REASON_CHARS = 300  # characters kept of a ``null_reason``
 
 

@@ -419,6 +419,7 @@ class WorkerRow(Base):
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     host: Mapped[str] = mapped_column(String(255))
     pid: Mapped[int]
+    processes: Mapped[int]  # that score; each can take work of the same judge
     started_at: Mapped[float] = mapped_column(Float)
     seen_at: Mapped[float] = mapped_column(Float)
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from celery import Celery, signals
+from celery.concurrency.prefork import TaskPool
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError as BrokerError
@@ -26,7 +27,7 @@ from rubricsvc.broker import MEMORY, make_celery, send
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database, attach, relay, see_ready
+from rubricsvc.store.session import Database, attach, relay
 from workers.engines import make_engine
 from workers.engines.local.embedded_model import fetch_embedded
 from workers.queue.drain import NAME, Drainer
@@ -58,19 +59,19 @@ def _every(
 
 
 @contextlib.contextmanager
-def reporting(db: Database) -> Iterator[None]:
+def reporting(db: Database, processes: int = 1) -> Iterator[None]:
     """Report every `leases.REPORT_SECONDS`, also while other threads are busy; remove the worker's row at the end.
 
     A failure is logged when it begins and when it ends, and changes nothing else.
     """
-    started, failing = time.monotonic(), False
+    started, failing, host = time.monotonic(), False, socket.gethostname()
 
     def report(*, last: bool = False) -> None:
         nonlocal failing
         uptime = None if last else time.monotonic() - started
         try:
             with db.write() as session:
-                leases.report_worker(session, NAME, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
+                leases.report_worker(session, NAME, host=host, pid=os.getpid(), uptime=uptime, processes=processes)
         except (SQLAlchemyError, RubricsvcError) as error:
             if not failing:
                 log.warning("worker report not written, the work goes on", error=str(error).splitlines()[0])
@@ -175,9 +176,7 @@ def database(settings: Settings) -> Database:
     name = (settings.database_url, os.getpid())
     with _lock:
         if name not in _databases:
-            db = Database(settings.database_url)
-            see_ready(db)
-            _databases[name] = attach(db, settings)
+            _databases[name] = attach(Database(settings.database_url), settings)
         return _databases[name]
 
 
@@ -232,11 +231,12 @@ def with_worker_threads(app: Celery, settings: Settings) -> Celery:
     """Reconcile and report in every worker, and stop workers between two completions on request."""
     running = contextlib.ExitStack()
 
-    def ready(**_: Any) -> None:
+    def ready(sender: Any, **_: Any) -> None:
         stopping.clear()
+        processes = sender.pool.num_processes if isinstance(sender.pool, TaskPool) else 1
         db = database(settings)
         running.enter_context(reconciling(db, app, settings))
-        running.enter_context(reporting(db))
+        running.enter_context(reporting(db, processes))
 
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(lambda **_: stopping.set(), weak=False)

@@ -257,6 +257,7 @@ class Drainer:
         self.finished: list[Result] = []
         self.budgets: dict[tuple[int, bool], JobBudget] = {}
         self.flushed_at, self.priced, self.concurrency = time.monotonic(), False, 1
+        self.starting = True  # until the first heartbeat: then the drains that began with this one hold items
 
         @lru_cache(maxsize=8192)
         def stored(get: Any, id_: int) -> Any:
@@ -391,16 +392,19 @@ class Drainer:
         size = self.settings.claim_size
 
         def take(session: Session, limit: int) -> tuple[int, list[ItemWork], dict[int, bool], int]:
-            """Return how many were claimed, the work, each job's having a budget if it has a price, and the drains."""
-            share = limit
+            """Return how many were claimed, the work, each job's having a budget if it has a price, and the drains.
+
+            The others that are woken may begin at any moment, and calls under way are not taken back.
+            """
+            share, others = limit, 1
             if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
-                share = leases.fair_share(session, judge_id, limit=limit, held=len(self.in_flight))
+                share, others = leases.fair_share(session, judge_id, limit=limit, held=len(self.in_flight))
             taken, work = self.claim(session, judge_id, judge, share)
             gated = {one.lease.job_id for one in work if isinstance(one, GenerationWork) and one.gate_judge.priced}
             priced = {one.lease.job_id for one in work} if self.priced else gated
             rows = by_id(session, JobRow, priced) if priced else {}
             budgets = {job.id: job.budget is not None for job in rows.values()}
-            return len(taken), work, budgets, leases.drains(session, judge_id)
+            return len(taken), work, budgets, max(leases.drains(session, judge_id), others if self.starting else 1)
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
             own = ItemBudget(budget) if budget and budget.capped else budget
@@ -505,7 +509,7 @@ class Drainer:
                 renewed = time.monotonic() - renewed_at > seconds / 3
                 held, drains = await asyncio.to_thread(held_of, ours, renewed=renewed)
                 share_limits(self.engines[0][1], drains)
-                renewed_at = time.monotonic() if renewed else renewed_at
+                self.starting, renewed_at = False, time.monotonic() if renewed else renewed_at
             except (SQLAlchemyError, UnavailableError) as error:
                 log.warning("heartbeat missed", error=str(error))
                 continue

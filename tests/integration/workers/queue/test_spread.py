@@ -20,13 +20,13 @@ from tests.scripted_server import ScriptedServer, labels, scripted_server
 from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 
-ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
+ONE, OTHER = (Rubric(criteria=(Criterion(key="met", text=text),)) for text in ("Is good.", "Is short."))
 YES = labels(Yes=0.9, No=0.1)
 
 
 def judge_at(server: ScriptedServer, concurrency: int) -> Judge:
     endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=concurrency)
-    return Judge(name="http", model="scripted", endpoint=endpoint)
+    return Judge(name=f"http-{concurrency}", model="scripted", endpoint=endpoint)
 
 
 @contextlib.contextmanager
@@ -66,6 +66,10 @@ def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_pa
         job = submit_job(each_db, 40, judge=judge_at(server, 48), rubric=ONE)
         wait_for(lambda: finished(each_db, job) == 40, log)
         assert (server.max_concurrent, server.count) == (40, 40)
+        server.script, server.max_concurrent = replace(YES, delay_s=1.0), 0
+        job = submit_job(each_db, 40, judge=judge_at(server, 6), rubric=OTHER)
+        wait_for(lambda: finished(each_db, job) == 40, log)
+        assert server.max_concurrent == 6, "also while they begin one after another"
 
 
 def test_many_jobs_at_once_send_few_messages(each_db: Database, tmp_path: Path) -> None:

@@ -58,10 +58,14 @@ def messages(db: Database) -> int:
         return session.scalar(select(func.count()).where(OutboxRow.sent_at.is_(None))) or 0
 
 
-@pytest.mark.parametrize(("running", "items", "sent"), [(0, 5, 1), (3, 40, 3), (3, 2, 2), (1, 70, 2), (40, 50, 40)])
-def test_submit_wakes_running_workers(each_db: Database, running: int, items: int, sent: int) -> None:
-    for number in range(running):
-        add_worker(each_db, f"worker {number}")
+@pytest.mark.parametrize(
+    ("running", "items", "sent"), [((), 5, 1), ((1, 1, 1), 40, 3), ((1, 1, 1), 2, 2), ((1,), 70, 1), ((1, 2), 40, 3)]
+)
+def test_submit_wakes_each_process_of_running_workers(
+    each_db: Database, running: tuple[int, ...], items: int, sent: int
+) -> None:
+    for number, processes in enumerate(running):
+        add_worker(each_db, f"worker {number}", processes=processes)
     add_worker(each_db, "killed", age=leases.REPORT_SECONDS * leases.MISSED_REPORTS + 5)
     submit_job(each_db, items, judge=JUDGE)
     assert messages(each_db) == sent
@@ -82,7 +86,7 @@ def test_release_wakes_workers_for_the_released_items(each_db: Database) -> None
 
 def share(db: Database, held: int, limit: int = 32) -> int:
     with db.read() as session:
-        return leases.fair_share(session, 1, limit=limit, held=held)
+        return leases.fair_share(session, 1, limit=limit, held=held)[0]
 
 
 def claim(db: Database, worker: str, limit: int) -> int:
@@ -90,9 +94,9 @@ def claim(db: Database, worker: str, limit: int) -> int:
         return len(leases.claim(session, 1, limit=limit, worker=worker, seconds=60))
 
 
-def test_fair_share_is_equal_for_workers_that_come_one_after_another(each_db: Database) -> None:
-    for name in "abc":
-        add_worker(each_db, name)
+def test_fair_share_is_equal_for_processes_that_come_one_after_another(each_db: Database) -> None:
+    add_worker(each_db, "a", processes=2)
+    add_worker(each_db, "c")
     submit_job(each_db, 40, judge=JUDGE)
     assert [claim(each_db, name, share(each_db, held=0)) for name in "abc"] == [14, 14, 12]
     assert share(each_db, held=14) == 0
