@@ -44,16 +44,20 @@ def make_celery(settings: Settings) -> Celery:
     Redis delivers a message again after ``visibility_timeout`` even while it is being worked on. That is harmless (the
     second drain finds other leases or none), but the timeout is well above the longest drain.
     """
-    timeouts = dict[str, int]()
+    options: dict[str, object] = {"visibility_timeout": int(settings.drain_seconds * 2 + 3600), **_AT_ONCE}
     if settings.broker_url.startswith(("redis", "sentinel")):
-        from kombu.transport.redis import QoS
+        from kombu.transport import redis
 
-        # When the connection is lost, kombu restores unacknowledged messages over it, which fails and ends a busy
-        # worker. The reconciler announces their work again.
-        QoS.restore_at_shutdown = False
-        timeouts = _REDIS_TIMEOUTS
+        class QoS(redis.QoS):  # uses no lost connection, which would end the worker; the reconciler announces the work
+            restore_at_shutdown = False
+
+            def ack(self, delivery_tag: str) -> None:
+                if self.channel.connection is not None:
+                    super().ack(delivery_tag)
+
+        redis.Channel.QoS = QoS
+        options |= _REDIS_TIMEOUTS
     app = Celery("rubricsvc", broker=settings.broker_url, set_as_current=False)
-    options: dict[str, object] = {"visibility_timeout": int(settings.drain_seconds * 2 + 3600), **_AT_ONCE, **timeouts}
     if settings.broker_url.startswith(MEMORY):
         options = {"polling_interval": 0.05, **_AT_ONCE}
     app.conf.update(

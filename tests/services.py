@@ -116,9 +116,9 @@ def postgres() -> Iterator[Postgres]:
 
 
 @contextlib.contextmanager
-def redis() -> Iterator[str]:
-    """A Redis server on a free port of the loopback, keeping nothing on disk; its URL."""
-    server, port = need("redis-server", "redis-server"), free_port()
+def redis(port: int = 0) -> Iterator[str]:
+    """A Redis server on a port of the loopback (0: a free one), keeping nothing on disk; its URL."""
+    server, port = need("redis-server", "redis-server"), port or free_port()
     process = subprocess.Popen(
         [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
         stdout=subprocess.DEVNULL,

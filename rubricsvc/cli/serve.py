@@ -106,10 +106,10 @@ def worker(
         pass  # its errors belong to the terminal
     check_broker(settings.broker_url)
     app = with_worker_threads(make_app(settings), settings)
-    node = f"{NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name
-    options = [f"--hostname={node}", f"--concurrency={concurrency}", f"--pool={pool}"]
-    options += ["--without-gossip", "--without-mingle"]
-    app.worker_main(["worker", *options])
+    node = f"{NAME.replace(':', '-')}@{socket.gethostname()}"  # RabbitMQ refuses a second worker of one name
+    process = app.Worker(hostname=node, pool=pool, concurrency=concurrency, without_gossip=True, without_mingle=True)
+    process.start()
+    raise typer.Exit(process.exitcode or 0)
 
 
 @db.command()

@@ -6,15 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from celery import signals
 
 from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.services.workers import Workers
+from rubricsvc.settings import Settings
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database, upgrade
 from tests.rows import progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
-from tests.services import POSTGRES, REDIS, Postgres, postgres, redis, wait_for
+from tests.services import POSTGRES, REDIS, Postgres, free_port, postgres, redis, wait_for
 from tests.worker_process import WorkerProcess
+from workers.queue import app
+from workers.queue.app import make_app, with_worker_threads
 
 ITEMS = 40
 TIMEOUT = 90.0
@@ -36,9 +43,13 @@ def postgres_db(server: Postgres) -> Iterator[Database]:
     db.close()
 
 
+def judge_of(server: ScriptedServer, name: str = "scripted") -> Judge:
+    endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=4)
+    return Judge(name=name, model=name, endpoint=endpoint)
+
+
 def submit(db: Database, judge: ScriptedServer) -> int:
-    endpoint = Endpoint(base_url=judge.url, max_retries=0, concurrency=4)
-    return submit_job(db, ITEMS, judge=Judge(name="scripted", model="scripted", endpoint=endpoint))
+    return submit_job(db, ITEMS, judge=judge_of(judge))
 
 
 def started(log: Path, db: Database, *arguments: object) -> subprocess.Popen[bytes]:
@@ -87,19 +98,48 @@ def test_wait_interrupted_without_database_releases_its_leases(
     assert (counts.pending, counts.leased) == (ITEMS, 0)
 
 
-def test_busy_worker_survives_the_loss_of_redis(db: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_worker_survives_the_loss_of_redis(db: Database, tmp_path: Path, pool: str) -> None:
+    """Its work is done during the outage, and acknowledged over a connection that is closed."""
     if REDIS not in os.environ:
         pytest.skip(f"needs Redis: run the tests with `make test`, or set {REDIS}")
-    log = tmp_path / "log"
+    log, port = tmp_path / "log", free_port()
     with scripted_server(ScriptedReply(delay_s=0.3)) as judge:
-        with redis() as url:
+        with redis(port) as url:
             job = submit(db, judge)
-            worker = WorkerProcess(log, "--pool=threads", database_url=db.url, broker_url=url)
+            settings = {"database_url": db.url, "broker_url": url, "reconcile_seconds": 1}
+            worker = WorkerProcess(log, f"--pool={pool}", **settings)
             wait_for(lambda: progress_of(db, job).leased > 0, log)
+
+        def scored(job: int) -> bool:
+            return worker.process.poll() is not None or progress_of(db, job).finished == ITEMS
+
         try:
-            wait_for(lambda: "Trying again" in log.read_text() or worker.process.poll() is not None, log)
-            wait_for(lambda: progress_of(db, job).finished == ITEMS, log)
-            assert worker.process.poll() is None, log.read_text()
+            wait_for(lambda: scored(job), log)
+            with redis(port):
+                other = submit_job(db, ITEMS, judge=judge_of(judge, "other"))
+                wait_for(lambda: scored(other), log)
+                assert worker.process.poll() is None, log.read_text()
+                assert worker.stop() == 0
             assert "Unrecoverable" not in log.read_text()
         finally:
             worker.kill()
+
+
+def test_worker_that_starts_without_the_database_reports_later(
+    server: Postgres, postgres_db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("worker_ready", "worker_shutdown", "worker_shutting_down", "worker_process_shutdown"):
+        monkeypatch.setattr(getattr(signals, name), "receivers", [])
+    monkeypatch.setattr(leases, "REPORT_SECONDS", 0.2)
+    settings = Settings(database_url=postgres_db.url)
+    with_worker_threads(make_app(settings), settings)
+    server.stop()
+    for _, ready in signals.worker_ready.receivers:
+        ready(sender=SimpleNamespace(pool=None))
+    server.start()
+    try:
+        wait_for(lambda: Workers(postgres_db).page())
+    finally:
+        signals.worker_shutdown.send(None)
+        app.close()
