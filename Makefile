@@ -70,6 +70,7 @@ train-judge: install ## make the questions of the judge that the package ships, 
 
 bench-scoring: install ## verdicts a second: queue, judging code and database, without a model
 	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_scoring
+	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_processes
 
 bench-spread: install ## calls in flight and seconds of 40 and 300 items of 1 s, with three workers over Redis
 	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_spread $(ARGS)

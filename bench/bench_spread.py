@@ -62,10 +62,11 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def running_workers(db: Database, count: int, folder: Path) -> Iterator[None]:
+def running_workers(db: Database, count: int, folder: Path, *arguments: str) -> Iterator[list[WorkerProcess]]:
+    """Start so many workers and wait until they listen; stop them at the end."""
     settings = {"database_url": db.url, "broker_url": redis_url(9)}
     attach(db, Settings.model_validate(settings))
-    processes = [WorkerProcess(folder / "log", **settings) for _ in range(count)]
+    processes = [WorkerProcess(folder / "log", *arguments, **settings) for _ in range(count)]
     try:
         while True:
             with db.read() as session:
@@ -73,7 +74,7 @@ def running_workers(db: Database, count: int, folder: Path) -> Iterator[None]:
                     break
             time.sleep(0.1)
         time.sleep(2)  # all listen, and none is busy with its start
-        yield
+        yield processes
     finally:
         for process in processes:
             process.stop()
