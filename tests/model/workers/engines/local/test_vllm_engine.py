@@ -120,7 +120,7 @@ def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
 
 
 def test_job_is_scored(db: Database, embedded: Path) -> None:
-    job = submit_job(db, 6, judge=Judge(name="local", engine="vllm_local", model=str(embedded)))
+    job = submit_job(db, 6, judge=Judge(name="local", engine="vllm_local", model=str(embedded), min_answer_mass=0))
     settings = Settings.model_validate({"database_url": db.url})
     assert Drainer(db, settings).run(1) is True
     with db.read() as session:
