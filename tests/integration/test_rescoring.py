@@ -1,7 +1,9 @@
 """Which edits of a rubric ask a judge again, counted at a real server."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +13,11 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import progress_of, status_of
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
+from tests.worker_process import WorkerProcess
 from workers.queue import drain
 from workers.queue.drain import Drainer, complete_answered
 from workers.scoring.reward_changes import reward_changes
@@ -135,6 +138,24 @@ def test_complete_answered_goes_page_by_page_and_holds_no_lease(
     shop.add(CRITERIA[1:3])
     job_id, completed = shop.rescore()
     assert (completed, progress_of(each_db, job_id).pending) == (0, 7)
+
+
+def test_rescore_counts_what_all_processes_completed(db: Database, server: ScriptedServer, tmp_path: Path) -> None:
+    """Two commands rescore one job: the first finds three of seven items claimed, the second completes those."""
+    shop = Shop(db, server, size=7, criteria=CRITERIA[:2])
+    shop.add((CRITERIA[0].model_copy(update={"weight": 9.0}), CRITERIA[1]))
+    with db.write() as session:
+        jobs.rescore(session, shop.job_id)
+        held = leases.claim(session, shop.judge_id, limit=3, worker="paused", seconds=600)
+    counted = []
+    for number in range(2):
+        log = tmp_path / f"{number}.log"
+        command = WorkerProcess(log, str(shop.job_id), command="jobs rescore", database_url=db.url)
+        assert command.process.wait(90) == 0, log.read_text()
+        counted += re.findall(r"(\d+) completions rescored", log.read_text())
+        with db.write() as session:
+            leases.release(session, held)
+    assert counted == ["4", "7"]
 
 
 def unreadable_while(down: list[bool], criterion: str) -> Callable[[int, dict[str, Any]], ScriptedReply]:
