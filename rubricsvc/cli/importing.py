@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +15,7 @@ from rubricsvc.cli.commands import local_service, service
 from rubricsvc.cli.output import echo, fields_of, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import RubricState
+from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.queries import ImportQuery
@@ -66,6 +67,7 @@ def import_and_report(
             done = own.imports.create(source, query)
         report(done)
     about = fields_of(done, "new", "existing", "replaced") | {"rubrics": shorten(", ".join(done.rubrics), 200)}
+    about["states"] = dict(Counter(done.not_approved.get(ref, APPROVED) for ref in dict.fromkeys(done.rubrics)))
     show(done if as_json else about | {"skipped_records": done.skipped_records or None}, as_json)
 
 
@@ -104,14 +106,14 @@ class RubricTarget(NamedTuple):
 
 
 def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | None:
-    """Return the stored rubric of that name, also a draft; None if it is none, or there is such a file."""
+    """Return the stored rubric of that name, also a draft; None for a file. Raise NotFoundError for neither."""
     if target == "-" or Path(target).exists() or not target.strip():
         return None
     with service() as s:
         try:
             stored = s.rubrics.get(target, allow_drafts=allow_drafts)
-        except NotFoundError:
-            return None
+        except NotFoundError as error:
+            raise NotFoundError(f"no file and no stored rubric {target!r}", hint=error.hint, path=target) from error
         prompt = record_of(s, stored).prompt
     return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, prompt, None, stored)
 
@@ -153,9 +155,6 @@ def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = Tru
 
     if (stored := find_stored(target, allow_drafts=allow_drafts)) is not None:
         return [stored]
-    if target != "-" and not Path(target).exists():
-        hint = "name a file; list stored rubrics with `rubricsvc rubrics show`"
-        raise NotFoundError(f"no file and no stored rubric {target!r}", hint=hint, path=target)
     records = [one for one in stream(input_file(target), check=checks.validate) if one.rubric is not None]
     found = [
         RubricTarget(one.name, one.rubric, one.prompt, one.id, None)
