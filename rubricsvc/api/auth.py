@@ -1,8 +1,8 @@
 """Dependencies of endpoints: who calls, the service for the caller, and what is in a path.
 
-A key is required if ``require_key`` is true, or if it is unset and the service listens beyond loopback or the caller is
-on another machine. Without keys, two attacks by web pages are rejected: DNS rebinding (by the Host header) and
-cross-site forms or fetches (by Sec-Fetch-Site and Origin).
+A key is required with four eyes or if ``require_key`` is true, or if that is unset and the service listens beyond
+loopback or the caller is on another machine. Without keys, two attacks by web pages are rejected: DNS rebinding (by the
+Host header) and cross-site forms or fetches (by Sec-Fetch-Site and Origin).
 """
 
 import ipaddress
@@ -38,6 +38,8 @@ def is_loopback(host: str) -> bool:
 
 def needs_key(settings: Settings, peer: str | None = None) -> bool:
     """Return whether a caller at address ``peer`` needs a key. ``peer`` is None for a Unix socket."""
+    if settings.require_approval == "four_eyes":
+        return True  # who has no key has no name
     if settings.require_key is not None:
         return settings.require_key
     return not is_loopback(settings.host) or (peer is not None and not is_loopback(peer))

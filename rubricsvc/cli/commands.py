@@ -136,6 +136,8 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
     By default the user of the operating system acts.
     """
     require_database()
+    if caller is not None and get_settings().require_approval == "four_eyes":
+        raise InvalidError("with four eyes a person is the operating system's user", hint="leave out --by", path="by")
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
     with open_database(lambda name: echo(f"created the database {name}")) as db:
         if caller is None:
