@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, JsonValue
 
+from rubricsvc.api.auth import Service
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.errors import UnavailableError
@@ -46,7 +47,7 @@ def validate(request: Request, new: Json[GraderBody]) -> GraderBody:
 
 @router.post("/graders/run", responses=error_responses(404, 409))
 @router.post(f"{_ALIAS}/run", include_in_schema=False)
-async def run(request: Request, new: Json[NewRun]) -> GraderRun:
+async def run(request: Request, service: Service, new: Json[NewRun]) -> GraderRun:
     """Run a grader on one sample and wait for the reward.
 
     A grader's `model` is the name of a judge, or else the model of the newest judge that has it. If the grader gives no
@@ -54,11 +55,10 @@ async def run(request: Request, new: Json[NewRun]) -> GraderRun:
     budget. 503: no worker in time; repeat the same request to continue.
     """
     began, state = time.monotonic(), request.app.state
-    db, check = state.db, state.validators.rubric
-    pending = await run_in_threadpool(grading.submit, db, new.grader, new.item, new.model_sample, check)
+    pending = await run_in_threadpool(grading.submit, service, new.grader, new.item, new.model_sample)
     longest, pause, seen = state.settings.grader_seconds, 0.02, began
     while True:  # no connection is held between two looks
-        found = await run_in_threadpool(grading.result, db, pending, time.monotonic() - began)
+        found = await run_in_threadpool(grading.result, service.db, pending, time.monotonic() - began)
         if isinstance(found, GraderRun):
             return found
         now = time.monotonic()

@@ -18,7 +18,7 @@ from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, prog
 from rubricsvc.cli.score import JudgeOption, file_or_text, judge_of, no_judge, text_of
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Method, Research, Specification
-from rubricsvc.core.judge import Sampling
+from rubricsvc.core.judge import CHECKS, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
@@ -29,7 +29,7 @@ from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.lint import CHECKED, SEVERITIES, Finding, Placed, Severity, by_rule, lint, rules_of
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewGeneration
-from rubricsvc.schemas.base import request
+from rubricsvc.schemas.base import every_row, request
 from workers import checks
 from workers.authoring.gate import OFF_TOPIC, contradictions, proposals
 from workers.engines.base import Engine
@@ -187,6 +187,8 @@ def test(
         if one.stored is None:
             return result, None
         with service() as s:
+            if asked.name not in {each.name for each in every_row(s.judges.page)}:
+                s.judges.add(judge=given or CHECKS)  # a result is of a stored judge
             return result, s.rubrics.add_test(one.stored.id, result).id
 
     async def run_all(engine: Engine) -> list[tuple[RubricTest, int | None]]:

@@ -22,7 +22,7 @@ from rubricsvc.formats import writing
 from rubricsvc.queries import ALL, MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
 from rubricsvc.schemas.base import every_row
-from rubricsvc.services.rubrics import STEPS
+from rubricsvc.services.reviewing import STEPS
 from rubricsvc.services.versions import changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -203,13 +203,13 @@ def review(
     """
     rows = list[dict[str, Any]]()
     with service(by) as s, progress_bar(new.action) as bar:
-        before = STEPS[new.action].before[:1] if new.action in STEPS else get_args(RubricState)
+        before = STEPS[new.action][0][:1] if new.action in STEPS else get_args(RubricState)
         versions = versions_of(s, refs, before)
         on_done = bar.counter(len(versions)) if len(versions) > 1 else lambda: None
         for ref in versions:
             try:
                 row = s.rubrics.review(ref, new)
-                rows.append({"id": row.id, "rubric": f"{row.name}@{row.version}", "state": row.state})
+                rows.append({"id": row.id, "rubric": f"{row.name}@{row.version}", "state": row.state, "note": row.note})
             except (ConflictError, InvalidError, NotFoundError) as error:
                 if len(versions) == 1:
                     raise
@@ -218,8 +218,8 @@ def review(
     refused = [row["refused"] for row in rows if "refused" in row]
     with output.exit_with(output.WITH_FAILURES if refused else output.OK):
         show(rows if len(rows) > 1 else rows[0], as_json, columns=("id", "rubric", "state"))
-        for reason in refused if not as_json else ():
-            echo(reason)
+        for text in [*refused, *(row["note"] for row in rows if row.get("note"))] if not as_json else ():
+            echo(text)
         if len(rows) > 1:
             echo(f"{new.action}: {len(rows) - len(refused)} passed, {len(refused)} did not")
 

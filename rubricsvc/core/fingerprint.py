@@ -5,7 +5,7 @@ added later, unset, does not change the digests of what is stored. Free JSON dat
 a prompt) is kept as it is: there ``null`` is a value like any other.
 
 Texts that repeat one another have the same shingles: the different runs of `WIDTH` words (Broder 1997). Case,
-punctuation and line breaks do not count.
+punctuation and line breaks do not count. Of short texts in any language, near copies share bands of a sketch.
 """
 
 import hashlib
@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from unicodedata import normalize
+from zlib import crc32
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
@@ -105,3 +107,22 @@ def copy_groups(texts: Sequence[str]) -> list[int]:
         found.append(next((first for first, share in alike if texts[first] == text or share >= COPY), number))
         firsts.setdefault(found[-1], own)
     return found
+
+
+RUN = 8  # bytes of UTF-8: 8 letters of English, 4 of Russian, 2 or 3 of Chinese
+BANDS, ROWS = 16, 2
+NEAR = 3  # shared bands from which one text is nearly the other: docs/adr/0024 says how often they are found
+
+
+def sketch(text: str) -> tuple[int, ...]:
+    """Return the bands [BANDS] of a text, which equal texts share and near copies in part; they do not tell the text.
+
+    Each hashes `ROWS` minima of one permutation (Li, Owen & Zhang 2012; Shrivastava & Li 2014) of the runs of its
+    letters and digits, in Unicode's compatibility form and without regard to case.
+    """
+    letters = "".join(filter(str.isalnum, normalize("NFKC", text).casefold())).encode("utf-8", "surrogatepass")
+    hashes, count = {crc32(letters[n : n + RUN]) for n in range(max(1, len(letters) - RUN + 1))}, BANDS * ROWS
+    minima = {one % count: one for one in sorted(hashes, reverse=True)}
+    filled = [next(minima[one % count] for one in range(n, n + count) if one % count in minima) for n in range(count)]
+    bands = (f"{n} {filled[n : n + ROWS]}".encode() for n in range(0, count, ROWS))
+    return tuple(int.from_bytes(hashlib.blake2b(one, digest_size=8).digest(), signed=True) for one in bands)

@@ -304,6 +304,11 @@ class Rubric(Content):
         """The criteria by key, in order."""
         return {criterion.key: criterion for criterion in self.criteria}
 
+    @property
+    def texts(self) -> set[str]:
+        """The texts of the criteria."""
+        return {criterion.text for criterion in self.criteria}
+
     __hash__ = Content.__hash__
 
     def __eq__(self, other: object) -> bool:

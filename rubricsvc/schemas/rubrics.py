@@ -48,7 +48,7 @@ class StoredRubric(Stored):
     state: RubricState = Field("approved", description="State of its review.")
     parent_id: int | None = Field(None, description="The version that it was edited from.")
     added_by: str | None = Field(None, description="The person or API key that added it.")
-    note: str | None = Field(None, description="The newest comment on it, such as why it is a draft.")
+    note: str | None = Field(None, description="Why it is a draft: its newest comment; or who did a step already.")
     rubric: Rubric = Field(description="The rubric.")
 
 
@@ -80,7 +80,7 @@ class StoredRubricTest(Stored):
 
     rubric_id: int = Field(description="Id of the rubric version.")
     rubric: str = Field(description="Rubric version, as name@version.")
-    by: str = Field(description="The person who ran it.")
+    by: str = Field(description="The person or API key that posted it.")
     outcome: TestOutcome = Field(description="Whether it passed; unmeasured if the judge could not be asked.")
     test: RubricTest = Field(description="Its results.")
 

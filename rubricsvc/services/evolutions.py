@@ -18,7 +18,8 @@ from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.base import MAX_BATCH, takes
-from rubricsvc.services.versions import Edit, add_named, add_version
+from rubricsvc.services.reviewing import Edit
+from rubricsvc.services.versions import add_named, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import Database, by_id, get_or_add, name_of, page_of
@@ -158,6 +159,8 @@ class Evolutions:
                     hint = "wait until it has ended; `rubricsvc evolve show` says how far it is"
                     raise ConflictError(f"evolution {row.id} is continued by another process", hint=hint)
                 return evolution.EvolutionSummary(**_summary(session, row))
+            proposed = {one.criterion.text for one in new.entries} - row.rubric.value.texts
+            rubrics.add_model_texts(session, proposed, name, row.prompt_id, row.rubric_id)
             if new.rubric is not None and result is not None and new.rubric.digest != row.rubric.digest:
                 # a branch where somebody has edited the start since
                 edit, of = Edit(parent=row.rubric_id, force=True, draft=True), {"prompt_id": row.rubric.prompt_id}
@@ -166,8 +169,8 @@ class Evolutions:
                 # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
                 prompt_id = row.prompt_id or row.rubric.prompt_id
                 human = new.approve == "human" or self.edit.policy in BY_PEOPLE
-                edit = replace(self.edit, by=self.edit.by or row.run or name, parent=parent.id, force=True)
-                edit = replace(edit, draft=human, policy="none")
+                options: dict[str, Any] = {"parent": parent.id, "force": True, "draft": human, "policy": "none"}
+                edit = replace(self.edit, by=self.edit.by or row.run or name, **options)
                 target = add_version(session, new.rubric, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
                 moved = {"activated": done.activated, "retired": done.retired}
                 changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items() if keys)

@@ -15,7 +15,9 @@ from rubricsvc.formats import RubricCheck
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, GraderRun, rubric_of, run_of
-from rubricsvc.store import completions, jobs, judges, leases, rubrics
+from rubricsvc.services.local import LocalService
+from rubricsvc.services.versions import add_version
+from rubricsvc.store import completions, jobs, judges, leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import COMPLETED, JudgeRow
 
@@ -37,16 +39,15 @@ def parsed(data: Mapping[str, Any], check: RubricCheck) -> PendingRun:
     return PendingRun(grader, rubric)
 
 
-def submit(
-    db: Database, grader: Mapping[str, Any], item: Mapping[str, Any], sample: str, check: RubricCheck
-) -> PendingRun:
+def submit(s: LocalService, grader: Mapping[str, Any], item: Mapping[str, Any], sample: str) -> PendingRun:
     """Store grader, item and sample, and submit one job per judge: one per model, the checks with the first of them.
 
-    Raises an InvalidError for what is invalid, and a NotFoundError where no judge has the grader's model.
+    The rubric may be a draft; the jobs use it all the same. Raises an InvalidError for what is invalid, and a
+    NotFoundError where no judge has the grader's model.
     """
-    run, prompt = parsed(grader, check), parse_prompt(item)
+    run, prompt = parsed(grader, s.validators.rubric), parse_prompt(item)
     whole = run.rubric
-    with db.write() as session:
+    with s.db.write() as session:
         prompt_id = completions.add_prompt(session, prompt).id
         (completion_id,) = completions.add_many(session, [(prompt_id, Completion(text=sample))])
         asked = {
@@ -62,7 +63,7 @@ def submit(
         name = rubric_name(f"grader {run.grader.label}")
         for judge, criteria in parts.items():
             rubric = whole if len(parts) == 1 else Rubric(criteria=tuple(criteria), formula="mean")
-            items = [(completion_id, rubrics.add(session, rubric, name=name, origin="grader").id)]
+            items = [(completion_id, add_version(session, rubric, s.rubrics.edit, name=name, origin="grader").row.id)]
             job = jobs.submit(session, judge_id=judge.id, items=items, name=name, allow_drafts=True)
             if job.finished_at is not None and job.status != COMPLETED:
                 jobs.retry(session, job.id)  # scored verdicts are kept

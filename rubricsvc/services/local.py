@@ -15,9 +15,9 @@ from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, Rewards
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.keys import Keys
+from rubricsvc.services.reviewing import Edit
 from rubricsvc.services.rubrics import CompareRewards, Rubrics
 from rubricsvc.services.runs import FindAlarms, Runs, Sign
-from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
 from rubricsvc.store import session
 from rubricsvc.store.session import Database, name_of, open_database, sqlite_file

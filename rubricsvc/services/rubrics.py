@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
@@ -13,19 +13,21 @@ from rubricsvc.collections import Collection
 from rubricsvc.core import rubric_analysis
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric, nearest_level
-from rubricsvc.core.states import APPROVED, DRAFT, FITTED, IN_REVIEW, NOT_APPROVED, RETIRED, ReviewAction, RubricState
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, needs_extra
+from rubricsvc.core.states import FITTED, NOT_APPROVED
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, cut, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
 from rubricsvc.schemas.base import takes
+from rubricsvc.services import reviewing
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.jobs import Jobs
-from rubricsvc.services.versions import Edit, add_version
+from rubricsvc.services.reviewing import Edit
+from rubricsvc.services.versions import add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, judges, rubrics
 from rubricsvc.store import generation as generations
 from rubricsvc.store.session import PUBLISHED, every, page_of
-from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow
+from rubricsvc.store.tables import JudgeRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +66,7 @@ class Rubrics(Deletable):
         """
         if self.check is not None:
             self.check(new.rubric)
-        edit = replace(self.edit, by=self.edit.by or "unknown", parent=new.parent, force=new.force, draft=new.draft)
+        edit = replace(self.edit, by=self.edit.person, parent=new.parent, force=new.force, draft=new.draft)
         with self.db.write() as session:
             if new.prompt_id is not None:
                 completions.get_prompt(session, new.prompt_id)
@@ -175,27 +177,8 @@ class Rubrics(Deletable):
             hint = "say why in `comment` (on the command line --comment TEXT)"
             raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
         with self.db.write() as session:
-            row = _version(session, ref, action)
-            session.refresh(row, with_for_update=True)  # of two reviewers the second one sees what the first one did
-            step = STEPS.get(action)
-            after = step.after if step is not None else row.state
-            if after == row.state:
-                if comment is None:
-                    return schemas.StoredRubric.of(row)
-            elif step is not None and row.state not in step.before:
-                allowed = " or ".join(state.replace("_", " ") for state in step.before)
-                hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
-                if action == "approve":
-                    hint = f"submit it for review first: `rubricsvc rubrics review {row.ref} submit`"
-                message = f"{row.ref} is {row.state.replace('_', ' ')}; what can be {step.participle} is {allowed}"
-                raise ConflictError(message, hint=hint, path="action")
-            if action == "approve" and after != row.state:
-                gate = replace(self.edit, by=self.edit.by or "unknown").gate
-                for error in rubrics.approve(session, [row], gate, comment).values():
-                    raise error
-            else:
-                rubrics.record_event(session, row, after, by=self.edit.by or "unknown", comment=comment)
-            return schemas.StoredRubric.of(row)
+            row, note = reviewing.review(session, ref, action, comment, self.edit)
+            return schemas.StoredRubric.of(row, note=note)
 
     def provenance(self, ref: int | str) -> Provenance:
         """Get where a generated version comes from: model, template, sampling, sources, reply, and the gate's findings.
@@ -222,12 +205,17 @@ class Rubrics(Deletable):
 
     @takes(rubric_analysis.RubricTest)
     def add_test(self, ref: int | str, test: rubric_analysis.RubricTest) -> schemas.StoredRubricTest:
-        """Store the result of a test of a version.
+        """Store the result of a test of a version, with who posts it.
 
-        422 if it is of other content, not of all that its examples expect, or passed what is not as expected.
+        422 if it is of a judge that is not stored, of other content, not of all that its examples expect, or passed
+        what is not as expected.
         """
         with self.db.write() as session:
             row = rubrics.get(session, ref, allow_drafts=True)
+            if not page_of(session, JudgeRow, limit=1, name=test.judge, digest=test.judge_digest):
+                message = f"no judge {cut(test.judge, 80)!r} with the digest {test.judge_digest[:8]!r} is stored"
+                hint = "name a judge of `rubricsvc judges show`, or add it first: `rubricsvc judges add`"
+                raise InvalidError(message, hint=hint, path="judge_digest")
             expected = [(one.key, dict(one.verdicts or {}), one.reward) for one in row.value.examples or ()]
             tested = [
                 (one.example, {each.criterion: each.expected for each in one.verdicts}, one.expected_reward)
@@ -250,7 +238,7 @@ class Rubrics(Deletable):
             ]
             if not all(met):
                 raise InvalidError("a result passed that is not as its example expects", path="examples")
-            stored = rubrics.add_test(session, row.id, test, by=self.edit.by or "unknown")
+            stored = rubrics.add_test(session, row.id, test, by=self.edit.person)
             return schemas.StoredRubricTest.of(stored, rubric=row.ref)
 
     @takes(Paging)
@@ -259,8 +247,7 @@ class Rubrics(Deletable):
         with self.db.read() as session:
             named = page_of(session, RubricRow, limit=None, name=str(ref))
             versions = {row.id: row for row in named or [rubrics.get(session, ref)]}
-            of_versions = RubricEventRow.rubric_id.in_(versions)
-            rows = page_of(session, RubricEventRow, query.after, query.limit + 1, of_versions)
+            rows = page_of(session, RubricEventRow, query.after, query.limit + 1, rubric_id={*versions})
             return schemas.Page.cut(
                 [schemas.RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit
             )
@@ -275,36 +262,6 @@ class Rubrics(Deletable):
             row = rubrics.get(session, ref, allow_drafts=query.allow_drafts)
             why = rubrics.notes(session, [row.id]) if row.state in NOT_APPROVED else {}
             return schemas.StoredRubric.of(row, note=why.get(row.id))
-
-
-class Step(NamedTuple):
-    """A change of state: the states that it starts from, the usual one first, and the new one."""
-
-    before: tuple[RubricState, ...]
-    after: RubricState
-    participle: str
-
-
-STEPS: dict[ReviewAction, Step] = {
-    "submit": Step((DRAFT,), IN_REVIEW, "submitted"),
-    "approve": Step((IN_REVIEW, RETIRED), APPROVED, "approved"),
-    "reject": Step((IN_REVIEW,), DRAFT, "rejected"),
-    "retire": Step((APPROVED,), RETIRED, "retired"),
-}
-
-
-def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRow:
-    """Return the version that is meant; a name means its only version that waits for this action."""
-    name = str(ref)
-    versions = page_of(session, RubricRow, limit=None, name=name)
-    if not versions or action not in STEPS:
-        return rubrics.get(session, ref, allow_drafts=True)
-    waiting = [row for row in versions if row.state == STEPS[action].before[0]]
-    if len(waiting) > 1:
-        listed = ", ".join(row.ref for row in waiting)
-        message = f"{len(waiting)} versions of {name!r} can be {STEPS[action].participle}: {listed}"
-        raise InvalidError(message, hint=f"name one of them: {waiting[-1].ref}", path="ref")
-    return waiting[0] if waiting else versions[-1]
 
 
 _OPTIONS: dict[str, tuple[Method, str]] = {

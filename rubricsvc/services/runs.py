@@ -17,9 +17,10 @@ from rubricsvc.schemas import Page
 from rubricsvc.schemas import runs as wire
 from rubricsvc.schemas.base import takes
 from rubricsvc.services.deletion import Deletable
-from rubricsvc.services.versions import Edit, add_named
+from rubricsvc.services.reviewing import Edit
+from rubricsvc.services.versions import add_named
 from rubricsvc.stats.reports import CriterionAgreement
-from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
+from rubricsvc.store import completions, jobs, judges, labels, runs
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.leases import REASON_CHARS, database_time
@@ -431,11 +432,3 @@ def agreement_on_record(db: Database, judge: Judge, digests: Collection[str]) ->
     if found is not None:
         return found, "on these prompts"
     return pooled_agreement(judge, rows), "on all prompts"
-
-
-def reject_drafts(db: Database, used: Iterable[Rubric]) -> None:
-    """Raise a NotApprovedError if some of these rubrics are stored as drafts, or would be once they are stored."""
-    by_digest = {rubric.digest: rubric for rubric in used}
-    with db.read() as session:
-        rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, by_digest)])
-        rubrics.reject_lacking(session, by_digest)

@@ -8,49 +8,16 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import (
-    APPROVED,
-    BY_PEOPLE,
-    DRAFT,
-    GENERATED,
-    IMPORTED,
-    NOT_APPROVED,
-    ApprovalPolicy,
-    RubricOrigin,
-    RubricState,
-)
+from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, NOT_APPROVED, RubricOrigin
 from rubricsvc.errors import ConflictError, cut
+from rubricsvc.services import reviewing
 from rubricsvc.services.comparing import match_criteria
+from rubricsvc.services.reviewing import Edit
 from rubricsvc.store import rubrics
 from rubricsvc.store.session import added, page_of
 from rubricsvc.store.tables import RubricRow
 
 MAX_CHANGES = 12  # changes of each side that a conflict lists
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Who adds rubrics, a person or an API key, and how.
-
-    ``parent`` is the version that the text was edited from; ``force`` adds it even if somebody else edited that one
-    too. ``policy`` says which rubrics are drafts, and who may approve them.
-    """
-
-    by: str | None = None
-    parent: int | str | None = None
-    force: bool = False
-    draft: bool = False
-    policy: ApprovalPolicy = "generated"
-
-    @property
-    def gate(self) -> rubrics.Gate:
-        """What a version passes before it is approved by this person."""
-        return rubrics.Gate(self.by, self.policy == "four_eyes")
-
-    def state(self, origin: RubricOrigin) -> RubricState:
-        """Return the state in which a rubric of this origin is added."""
-        review = self.draft or self.policy in BY_PEOPLE or (self.policy == "generated" and origin == GENERATED)
-        return DRAFT if review else APPROVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +41,9 @@ def add_version(
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
     Content that is stored as a draft and approved nowhere is a draft under any name, and so are the edit of a version
-    that is not approved, unapproved text of a model, and what does not pass the gate. An edit whose
-    parent was edited by somebody else is kept as a draft, with a conflict. The same edit again gives the same result.
+    that is not approved (the parent, else the newest of the name), text of a model that no person has approved, and
+    what does not pass the approval checks. An edit whose parent was edited by somebody else is kept as a draft, with a
+    conflict. The same edit again gives the same result.
 
     Raises:
         NotFoundError: there is no such parent.
@@ -83,23 +51,27 @@ def add_version(
         InvalidError, ConflictError: as of `rubrics.add`.
     """
     parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
-    state, note = edit.state(origin), ""
-    if state == APPROVED and edit.policy != "none":
-        drafts = rubrics.only_drafts(session, [rubric.digest])
-        same = next((row for row in drafts if row.name != name), None)
-        if parent is not None and parent.state in NOT_APPROVED:
-            note = f"added as a draft: its parent {parent.ref} is {parent.state.replace('_', ' ')}"
-        elif same is not None:
-            note = f"added as a draft: it has the same content as {same.ref}"
-        elif written := rubrics.written_by_model(session, rubric, name=name, prompt_id=prompt_id, parent=parent):
-            note = f"added as a draft: it has text of {written.ref}, which a model wrote and no person has approved"
-        state = DRAFT if note else state
-    before, parent_id = added(session)["rubrics"], parent.id if parent is not None else None
-    given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}
-    row = rubrics.add(session, rubric, **given, parent_id=parent_id, added_by=edit.by, gate=edit.gate)
-    is_new, by, conflict = added(session)["rubrics"] > before, edit.by or "unknown", None
-    if is_new and note:
-        rubrics.record_event(session, row, DRAFT, by=by, comment=note)
+    of = name, prompt_id, parent.id if parent is not None else None
+    state, note, unread = edit.state(origin), "", set[str]()
+    if edit.policy != "none":
+        unread, note = reviewing.unread(session, rubric, *of)
+        versions = page_of(session, RubricRow, limit=None, name=name) if parent is None else [parent]
+        same = (row for row in rubrics.only_drafts(session, [rubric.digest]) if row.name != name)
+        if versions and versions[-1].state in NOT_APPROVED:
+            what = "the newest version of its name" if parent is None else "its parent"
+            note = f"{what}, {versions[-1].ref}, is not approved"
+        elif (other := next(same, None)) is not None:
+            note = f"it has the same content as {other.ref}"
+    before = added(session)["rubrics"]
+    given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "parent_id": of[-1], "added_by": edit.by}
+    row = rubrics.add(session, rubric, origin=origin, state=DRAFT, **given)
+    is_new, by, conflict = added(session)["rubrics"] > before, edit.person, None
+    if unread:
+        rubrics.add_model_texts(session, unread, *of)
+    if is_new and note and state == APPROVED:
+        rubrics.record_event(session, row, DRAFT, by=by, comment=f"added as a draft: {note}")
+    elif is_new and state == APPROVED:
+        reviewing.approve(session, [row], edit)
     # Versions of a name are added one after another, so that all older ones can be seen here.
     if parent is None or row.parent_id != parent.id or not (is_new or row.state == DRAFT):
         return Addition(row, is_new)
@@ -114,8 +86,8 @@ def add_version(
             rubrics.record_event(session, row, DRAFT, by=by, comment=refused)
     elif is_new:
         rubrics.record_event(session, row, row.state, by=by, comment=branch)
-    elif state == APPROVED and row.state == DRAFT:
-        rubrics.approve(session, [row], edit.gate, branch)
+    elif state == APPROVED and not note and row.state == DRAFT:
+        reviewing.approve(session, [row], edit, branch)
     return Addition(row, is_new, conflict)
 
 
@@ -133,7 +105,7 @@ def add_named(
 
 
 def add_versions(session: Session, given: Sequence[tuple[Rubric, str, int | None]], edit: Edit) -> list[RubricRow]:
-    """Add imported rubrics, each with its name and prompt, that need no decision but the gate's; return their rows.
+    """Add imported rubrics, each with its name and prompt, that need no decision but the checks'; return their rows.
 
     The others are left to `add_version`: names that are stored, and what may be a draft's text.
     """
@@ -141,10 +113,10 @@ def add_versions(session: Session, given: Sequence[tuple[Rubric, str, int | None
         return []
     if edit.policy != "none":
         drafts = {row.digest for row in rubrics.only_drafts(session, [rubric.digest for rubric, *_ in given])}
-        of_model = rubrics.prompts_with_model_drafts(session, {prompt_id for *_, prompt_id in given})
-        given = [one for one in given if one[0].digest not in drafts and one[2] not in of_model]
+        of_model = rubrics.near_model_texts(session, {text for rubric, *_ in given for text in rubric.texts}).keys()
+        given = [one for one in given if one[0].digest not in drafts and not one[0].texts & of_model]
     rows = rubrics.add_many(session, given, origin=IMPORTED, added_by=edit.by)
-    rubrics.approve(session, rows, edit.gate)
+    reviewing.approve(session, rows, edit)
     return rows
 
 

@@ -14,7 +14,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Provenance, Specification
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED, DRAFT, GENERATED
+from rubricsvc.core.states import DRAFT, GENERATED, RubricState
 from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, jobs, judges, leases, rubrics, tables
@@ -66,15 +66,12 @@ def add_replies(session: Session, item_id: int, replies: Mapping[str, dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedItem(LeaseResult):
-    """The rubric of a leased prompt with its provenance, or the reason why there is none.
-
-    With a ``gate`` it is approved if it passes that; else it is a draft.
-    """
+    """The rubric of a leased prompt with its provenance and the state in which it is added, or why there is none."""
 
     lease: GenerationLease
     rubric: Rubric | None = None
     provenance: Provenance | None = None
-    gate: rubrics.Gate | None = None
+    state: RubricState = DRAFT
     reason: str = ""
 
 
@@ -95,9 +92,9 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
             others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
             if session.scalar(others.limit(1)) is not None:
                 name = f"prompt-{prompt_id}-{method}"
-            state = APPROVED if result.gate else DRAFT
-            options: dict[str, Any] = {"origin": GENERATED, "state": state, "gate": result.gate}
-            row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, **options)
+            row = rubrics.add(
+                session, result.rubric, name=name, prompt_id=prompt_id, origin=GENERATED, state=result.state
+            )
             if row.provenance is None:
                 row.provenance = made_by.model_dump(mode="json", exclude_none=True)
                 session.flush()

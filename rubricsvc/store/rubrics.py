@@ -3,35 +3,30 @@
 The state of a version's review (`reviews`) decides what its name refers to: the newest approved version.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from functools import reduce
+from itertools import chain
+from operator import xor
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, String, case, cast, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Select, String, case, cast, delete, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
+from rubricsvc.core.fingerprint import NEAR, sketch
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, NOT_APPROVED, OF_MODELS, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.store.session import add_new, added, by_id, find, id_of, missing, name_of, page_of, rows_with
+from rubricsvc.store import tables
+from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 MAX_SIMILAR = 1000  # names that are compared with an unknown one
-
-
-class Gate(NamedTuple):
-    """Who approves, and whether that must be somebody else than the author."""
-
-    by: str | None = None
-    four_eyes: bool = False
-
-
-DRAFTS = "drafts"  # key in ``Session.info``: the id of a version that is not approved, None if there is none
 
 
 def add(
@@ -44,12 +39,11 @@ def add(
     state: RubricState = APPROVED,
     parent_id: int | None = None,
     added_by: str | None = None,
-    gate: Gate | None = None,
 ) -> RubricRow:
     """Add ``rubric`` as the next version of ``name``, or return the version that has this content already, unchanged.
 
-    ``parent_id`` is the version that it was edited from; `services.versions` looks for conflicting edits. What is to be
-    approved and does not pass the ``gate`` stays a draft, with a comment that says why.
+    ``parent_id`` is the version that it was edited from. `services.versions` looks for conflicting edits, and decides
+    which ``state`` it has.
 
     Raises:
         ConflictError: The name's newest version is for another prompt, and no parent says that this is meant.
@@ -57,9 +51,8 @@ def add(
     """
     name_of("a rubric's name", name)
     if "@" in name or name != name.strip() or name.isdecimal():
-        raise InvalidError(
-            f"{cut(repr(name), 80)} cannot name a rubric", hint="no '@', no blanks around it, not a bare number"
-        )
+        hint = "no '@', no blanks around it, not a bare number"
+        raise InvalidError(f"{cut(repr(name), 80)} cannot name a rubric", hint=hint)
     try:
         check_formula(rubric)
     except FormulaError as error:
@@ -67,24 +60,19 @@ def add(
         raise InvalidError(str(error), hint=hint, path="formula") from error
     for path, message in example_reward_errors(rubric):
         raise InvalidError(message, hint="correct the example", path=".".join(map(str, path)))
+    if origin in OF_MODELS:
+        add_model_texts(session, rubric.texts, name, prompt_id, parent_id)
     same = select(RubricRow).where(RubricRow.name == name, RubricRow.digest == rubric.digest)
-    added_now = False
     while (row := session.scalars(same).first()) is None:
         order = RubricRow.version.desc()
         newest = session.scalars(select(RubricRow).where(RubricRow.name == name).order_by(order).limit(1)).first()
         if newest is not None and parent_id is None and None not in (prompt_id, newest.prompt_id):
             _reject_other_prompt(session, newest, prompt_id)
-        version, first = (newest.version if newest is not None else 0) + 1, DRAFT if state == APPROVED else state
-        values = {"name": name, "version": version, "prompt_id": prompt_id, "origin": origin, "state": first}
+        version = (newest.version if newest is not None else 0) + 1
+        values = {"name": name, "version": version, "prompt_id": prompt_id, "origin": origin, "state": state}
         values |= {"digest": rubric.digest, "content": rubric.model_dump(mode="json")}
         values |= {"parent_id": parent_id, "added_by": added_by}
-        before = added(session)["rubrics"]
         add_new(session, RubricRow, [values])  # a version just taken by someone else is no error: look, take the next
-        added_now = added(session)["rubrics"] > before
-    if added_now and state == APPROVED:
-        approve(session, [row], gate or Gate())
-    if row.state in NOT_APPROVED:
-        session.info[DRAFTS] = row.id
     if prompt_id is not None:
         _reject_other_prompt(session, row, prompt_id)
     return row
@@ -104,53 +92,6 @@ def _reject_other_prompt(session: Session, row: RubricRow, prompt_id: int | None
         whose += f": {own.external_id!r} is stored with other {differing}"
         hint = f"a changed prompt is a new prompt: give it another id. For its rubric, {hint}"
     raise ConflictError(f"rubric {row.ref} belongs to {whose}", hint=hint, path="name")
-
-
-def approve(
-    session: Session, rows: Sequence[RubricRow], gate: Gate, comment: str | None = None
-) -> dict[int, ConflictError]:
-    """Approve the versions that pass the gate, and return what the others lack, by id. Only this writes the state.
-
-    A version passes if the newest measured test of its examples, where it has some, passed, and with four eyes if
-    somebody else than its author approves it. A draft is a new version: it is approved as it arrives, without an event,
-    or gets a comment that says what it lacks. The others are steps of a review.
-    """
-    refused: dict[int, ConflictError] = {}
-    for row in rows:
-        arrives = row.state == DRAFT
-        if (error := _lacking(session, row, gate)) is not None:
-            refused[row.id] = error
-            if arrives:
-                note = f"added as a draft: {error.message}; {error.hint}"
-                record_event(session, row, DRAFT, by=gate.by or "unknown", comment=note)
-            continue
-        if not arrives or comment is not None:
-            event = {"from_state": row.state, "to_state": APPROVED, "by": gate.by or "unknown", "comment": comment}
-            session.add(RubricEventRow(rubric_id=row.id, **event))
-        row.state = APPROVED
-    session.info.pop(DRAFTS, None)
-    session.flush()
-    return refused
-
-
-def _lacking(session: Session, row: RubricRow, gate: Gate) -> ConflictError | None:
-    """Return why a version does not pass the gate, with what to do; None if it passes."""
-    rubric = row.value
-    newest = newest_test(session, row.digest) if rubric.examples else None
-    if rubric.examples and (newest is None or newest.outcome != "passed"):
-        message = f"{row.ref} has examples, and no test of them is stored"
-        hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then approve it"
-        if newest is not None:
-            examples = newest.test.examples
-            failed = [one.example for one in examples if one.passed is False]
-            what = f"{len(failed)} of {len(examples)} examples ({', '.join(failed[:5])})" if failed else "faults"
-            message = f"{row.ref} fails its own tests: {what}, by judge {newest.test.judge!r}"
-            hint = f"correct the rubric or its examples; or, by another judge, {hint}"
-        return ConflictError(message, hint=hint, path="tests")
-    if gate.four_eyes and gate.by in (None, row.added_by):
-        message = f"{row.ref} was added by {row.added_by or 'somebody unnamed'}, who may not approve it"
-        return ConflictError(message, hint="ask another person to approve it (four eyes)", path="by")
-    return None
 
 
 def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> RubricRow:
@@ -211,57 +152,51 @@ def reject_drafts(session: Session, ids: Sequence[int] | Select[int]) -> None:
         raise NotApprovedError(f"not approved: {cut(listed, 400)}", hint=approval_hint(rows[0]))
 
 
-def reject_lacking(session: Session, by_digest: Mapping[str, Rubric]) -> None:
-    """Raise NotApprovedError if one of these that is not stored would not pass the gate; without prompts."""
-    stored = {digest for (digest,) in rows_with(session, select(RubricRow.digest), RubricRow.digest, sorted(by_digest))}
-    for digest in by_digest.keys() - stored:
-        content = by_digest[digest].model_dump(mode="json")
-        row = RubricRow(name=f"rubric-{digest[:12]}", version=1, digest=digest, content=content)
-        if (error := _lacking(session, row, Gate())) is not None:
-            raise NotApprovedError(error.message, hint=f"import it, and {error.hint}; or run it with --allow-drafts")
+def stored_digests(session: Session, digests: Iterable[str]) -> set[str]:
+    """Return those of the digests that a stored version has."""
+    query = select(RubricRow.digest)
+    return {digest for (digest,) in rows_with(session, query, RubricRow.digest, sorted(set(digests)))}
 
 
 def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
     """Return the versions whose content is among these and is stored as a draft, and approved nowhere."""
-    if DRAFTS not in session.info:  # asked once a session: most databases have none, and imports are long
-        session.info[DRAFTS] = session.scalar(select(RubricRow.id).where(RubricRow.state.in_(NOT_APPROVED)).limit(1))
-    if session.info[DRAFTS] is None:
-        return []
-    found: list[RubricRow] = []
-    approved: set[str] = set()
-    for (row,) in rows_with(session, select(RubricRow).order_by(RubricRow.id), RubricRow.digest, sorted(set(digests))):
-        if row.state in NOT_APPROVED:
-            found.append(row)
-        else:
-            approved.add(row.digest)
-    return [row for row in found if row.digest not in approved]
+    other, query = aliased(RubricRow), select(RubricRow).where(RubricRow.state.in_(NOT_APPROVED))
+    seen = select(other.id).where(other.digest == RubricRow.digest, other.state.not_in(NOT_APPROVED)).exists()
+    query = query.where(~seen).order_by(RubricRow.id)
+    return [row for (row,) in rows_with(session, query, RubricRow.digest, sorted(set(digests)))]
 
 
-def written_by_model(
-    session: Session, rubric: Rubric, *, name: str, prompt_id: int | None, parent: RubricRow | None
-) -> RubricRow | None:
-    """Return the version whose text this rubric seems to have: one that a model wrote, not approved yet.
-
-    It has a criterion of it that no version has that was ever approved, of its name or its prompt; or it is the next
-    version of its name, without any parent.
-    """
-    same = RubricRow.name == name
-    if prompt_id is not None:
-        same |= RubricRow.prompt_id == prompt_id
-    rows = session.scalars(select(RubricRow).where(same).order_by(RubricRow.version)).all()
-    drafts = [row for row in rows if row.state in NOT_APPROVED and row.origin in OF_MODELS]
-    newest = next((row for row in reversed(rows) if row.name == name), None)
-    if parent is None and newest in drafts:
-        return newest
-    read = {one.text for row in rows if row.state not in NOT_APPROVED for one in row.value.criteria}
-    new = {one.text for one in rubric.criteria} - read
-    return next((row for row in drafts if new & {one.text for one in row.value.criteria}), None)
+def approved_texts(session: Session, name: str, prompt_id: int | None, parent_id: int | None) -> set[str]:
+    """Return the texts of criteria of the parent, and of versions of this name or prompt that were ever approved."""
+    same = (RubricRow.name == name) | (RubricRow.prompt_id == (-1 if prompt_id is None else prompt_id))
+    query = select(RubricRow).where((same & RubricRow.state.not_in(NOT_APPROVED)) | (RubricRow.id == parent_id))
+    return set[str]().union(*(row.value.texts for row in session.scalars(query)))
 
 
-def prompts_with_model_drafts(session: Session, prompt_ids: Iterable[int | None]) -> set[int]:
-    """Return the prompts that have a version that a model wrote and that is not approved."""
-    query = select(RubricRow.prompt_id).where(RubricRow.state.in_(NOT_APPROVED), RubricRow.origin.in_(OF_MODELS))
-    return {id_ for (id_,) in rows_with(session, query, RubricRow.prompt_id, {*prompt_ids} - {None})}
+def add_model_texts(session: Session, texts: set[str], name: str, prompt_id: int | None, parent_id: int | None) -> None:
+    """Keep sketches of criteria that a model wrote, without the `approved_texts`."""
+    sketches = map(sketch, texts - approved_texts(session, name, prompt_id, parent_id))
+    rows = ({"band": band, "text": reduce(xor, one)} for one in sketches for band in one)
+    add_new(session, tables.ModelTextRow, rows)
+
+
+def near_model_texts(session: Session, texts: Iterable[str]) -> dict[str, Counter[int]]:
+    """Return the bands that each text shares with a model's that no person approved, by that: `NEAR` to `BANDS`."""
+    if session.scalar(select(tables.ModelTextRow.text).limit(1)) is None:
+        return {}
+    sketches, known = {text: sketch(text) for text in {*texts}}, defaultdict[int, list[int]](list)
+    query, bands = select(tables.ModelTextRow.band, tables.ModelTextRow.text), {*chain.from_iterable(sketches.values())}
+    for band, text in rows_with(session, query, tables.ModelTextRow.band, bands):
+        known[band].append(text)
+    counts = {text: Counter(chain.from_iterable(known[band] for band in one)) for text, one in sketches.items()}
+    near = ((text, Counter({id_: n for id_, n in one.items() if n >= NEAR})) for text, one in counts.items())
+    return {text: found for text, found in near if found}
+
+
+def remove_model_texts(session: Session, texts: Iterable[str]) -> None:
+    """Forget what a model wrote and these texts are nearly, as a person has approved them."""
+    for chunk in batched({*chain.from_iterable(near_model_texts(session, texts).values())}):
+        session.execute(delete(tables.ModelTextRow).where(tables.ModelTextRow.text.in_(chunk)))
 
 
 def notes(session: Session, ids: Iterable[int]) -> dict[int, str]:
@@ -294,12 +229,8 @@ def edited_before(session: Session, row: RubricRow, parent: RubricRow) -> Rubric
     several it is the newest approved one, else the oldest: the drafts after it were refused as later edits.
     """
     unknown = RubricRow.parent_id.is_(None) & (RubricRow.version > parent.version)
-    query = select(RubricRow).where(
-        RubricRow.name == row.name,
-        RubricRow.version < row.version,
-        RubricRow.state != RETIRED,
-        (RubricRow.parent_id == parent.id) | unknown,
-    )
+    older = select(RubricRow).where(RubricRow.name == row.name, RubricRow.version < row.version)
+    query = older.where(RubricRow.state != RETIRED, (RubricRow.parent_id == parent.id) | unknown)
     order = case((RubricRow.state == APPROVED, RubricRow.version), else_=-RubricRow.version)
     return session.scalars(query.order_by(_rank(RubricRow).desc(), order.desc()).limit(1)).first()
 
@@ -313,11 +244,8 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
     newer, written = aliased(RubricRow), aliased(RubricRow)
     states = (APPROVED, *NOT_APPROVED) if allow_drafts else (APPROVED,)
     above = tuple_(_rank(newer), newer.version) > tuple_(_rank(RubricRow), RubricRow.version)
-    superseded = (
-        select(newer.id)
-        .where(newer.name == RubricRow.name, newer.prompt_id == prompt_id, newer.state.in_(states), above)
-        .exists()
-    )
+    superseding = select(newer.id).where(newer.name == RubricRow.name, newer.prompt_id == prompt_id, above)
+    superseded = superseding.where(newer.state.in_(states)).exists()
     query = select(RubricRow).where(RubricRow.prompt_id == prompt_id, RubricRow.state.in_(states), ~superseded)
     of_run = select(EvolutionStepRow.id).join(written, written.id == EvolutionStepRow.target_id)
     of_run = of_run.join(EvolutionStepRow.evolution).where(EvolutionRow.run.is_not(None))
@@ -328,14 +256,13 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
 
 
 def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:
-    """Set another state than approved (see `approve`), and add the event; with the same state it is a comment, once."""
+    """Set a state that `services.reviewing` decided, and add the event; with the same state it is a comment, once."""
     newest = select(RubricEventRow).where(RubricEventRow.rubric_id == row.id).order_by(RubricEventRow.id.desc())
     last = session.scalars(newest.limit(1)).first() if to == row.state else None
     if last is not None and (last.to_state, last.by, last.comment) == (to, by, comment):
         return
     session.add(RubricEventRow(rubric_id=row.id, from_state=row.state, to_state=to, by=by, comment=comment))
     row.state = to
-    session.info.pop(DRAFTS, None)
     session.flush()
 
 
@@ -371,13 +298,10 @@ def add_many(
     new = set(names) - set(session.scalars(select(RubricRow.name).where(RubricRow.name.in_(names))))
     shared: dict[str, Any] = {"version": 1, "origin": origin, "state": DRAFT, "parent_id": None, "added_by": added_by}
     rows = [
-        {"name": name, "digest": rubric.digest, "prompt_id": prompt_id, "content": rubric.model_dump(mode="json")}
-        | shared
-        for rubric, name, prompt_id in given
+        shared | {"name": name, "digest": one.digest, "prompt_id": prompt_id, "content": one.model_dump(mode="json")}
+        for one, name, prompt_id in given
         if name in new
     ]
-    if not rows:
-        return []
     add_new(session, RubricRow, rows)
     digests = {row["name"]: row["digest"] for row in rows}
     found = session.scalars(select(RubricRow).where(RubricRow.name.in_(digests)))

@@ -78,10 +78,10 @@ def page_of(
 ) -> list[Row]:
     """Return up to ``limit`` rows with ids above ``after``, ascending, that have these values in ``columns``.
 
-    None leaves a column open; a ``limit`` of None returns all.
+    A set has the values that a column may have. None leaves it open; a ``limit`` of None returns all.
     """
     column = table.__table__.c
-    equal = [column[name] == value for name, value in columns.items() if value is not None]
+    equal = [column[key].in_(one if isinstance(one, set) else [one]) for key, one in columns.items() if one is not None]
     query = select(table).where(column.id > after, *equal, *where).order_by(column.id).limit(limit)
     return list(session.scalars(query.options(*options)))
 

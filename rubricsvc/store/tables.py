@@ -159,6 +159,15 @@ class RubricEventRow(DatedRow):
     comment: Mapped[str | None] = mapped_column(Text)
 
 
+class ModelTextRow(Base):
+    """A band of the `sketch` of a criterion that a model wrote and no person approved; it stays if that is deleted."""
+
+    __tablename__ = "model_texts"
+
+    band: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    text: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, index=True)
+
+
 class RubricTestRow(DatedRow):
     """What a judge found in the examples of a rubric version. None is ever changed: the newest measured one counts."""
 

@@ -74,7 +74,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_530,
+    "rubricsvc/core": 3_550,
     "rubricsvc/stats": 1_500,
     "rubricsvc/formats": 2_620,
     "rubricsvc/graders": 460,
@@ -82,9 +82,9 @@ BUDGETS = {
     "rubricsvc/collections": 1_250,
     "rubricsvc/store": 3_920,
     "rubricsvc/schemas": 1_250,
-    "rubricsvc/services": 3_730,
+    "rubricsvc/services": 3_820,
     "rubricsvc/client": 760,
-    "rubricsvc/api": 810,
+    "rubricsvc/api": 820,
     "rubricsvc/web": 520,
     "rubricsvc/cli": 3_980,
     "rubricsvc": 26_000,

@@ -33,7 +33,7 @@ from rubricsvc.core.generation import AuthoringTask, Generation, Provenance
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ApprovalPolicy
+from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError, UnavailableError
@@ -181,7 +181,7 @@ class GenerationWork:
         except Exception as error:
             log.exception("generation failed")
             return GeneratedItem(self.lease, reason=f"{Reason.ENGINE_ERROR}: {error_message(error)}")
-        is_draft = self.approval != "none" or (findings and findings.refused_by)
+        is_draft = self.approval != "none" or draft.rubric.examples or (findings and findings.refused_by)
         provenance = Provenance(
             method=self.generation.method,
             job_id=self.lease.job_id,
@@ -198,8 +198,7 @@ class GenerationWork:
             cleaned=draft.cleaned,
             gate=findings,
         )
-        gate = None if is_draft else rubrics.Gate()
-        return GeneratedItem(self.lease, draft.rubric, provenance, gate)
+        return GeneratedItem(self.lease, draft.rubric, provenance, DRAFT if is_draft else APPROVED)
 
 
 ItemWork = ScoringWork | GenerationWork

@@ -21,8 +21,10 @@ def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
     assert linted.code == 0 and "1 valid record" in linted.err
     assert not (tmp_path / "books").exists()
     imported = cli("rubrics", "import", "mine.yaml")
-    assert imported.code == 0
+    assert imported.code == 0 and "approved 1" in imported.out
     assert "rubricsvc.db" in imported.err
+    lost = cli("rubrics", "lint", "lost@1")
+    assert lost.code == 3 and "no file and no stored rubric 'lost@1'" in lost.err
     shown = cli("rubrics", "show", "vaccine-storage", "--json").json
     assert (shown["version"], shown["state"]) == (1, "approved")
 
@@ -254,6 +256,7 @@ def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> 
         ran = cli("rubrics", "test", "fridge@2", "--judge", "reader", "--json")
     assert (ran.code, ran.json["stored"]) == (0, 2)
     assert cli("rubrics", "review", "fridge@2", "approve").code == 0
+    assert "fridge@2 is approved already, by " in cli("rubrics", "review", "fridge@2", "approve").err
     assert "careful" in cli("rubrics", "show", "fridge").out
     tests = {ref: cli("rubrics", "show", ref, "--history", "--json").json["tests"] for ref in ("fridge@1", "fridge")}
     assert [[one["outcome"] for one in found] for found in tests.values()] == [["failed"], ["passed"]]

@@ -64,6 +64,13 @@ def test_graders_run_without_worker_is_503_and_stored_once(http: TestClient, db:
         assert [row.value.item for row in page_of(session, PromptRow)] == [{"answer": "4"}]
 
 
+def test_graders_are_drafts_where_all_rubrics_are(serve: Serve, db: Database) -> None:
+    http = serve(require_approval="all", grader_seconds=0.01)
+    assert http.post("/v1/graders/run", json={"grader": STRING, "model_sample": "4"}).status_code == 503
+    with db.read() as session:
+        assert [(row.state, row.added_by) for row in page_of(session, RubricRow)] == [("draft", "anonymous")]
+
+
 def test_graders_require_key(serve: Serve) -> None:
     http = serve(peer="10.0.0.9", host="0.0.0.0")
     for path in PATHS:

@@ -68,6 +68,12 @@ def test_rubrics_review_names_the_key_where_none_is_required(filled: TestClient,
     assert [event["by"] for event in events] == ["anonymous", "ann", "anonymous"]
 
 
+def test_four_eyes_know_each_person_by_a_key(serve: Serve) -> None:
+    http = serve(require_approval="four_eyes", require_key=False)
+    for path in ("", "/r@1/review"):
+        assert http.post(f"/v1/rubrics{path}", json={"name": "r", "rubric": RUBRIC}).status_code == 401
+
+
 def test_rubrics_add_keeps_the_second_of_two_edits(filled: TestClient) -> None:
     def edit(text: str, **fields: Any) -> Any:
         content = {"criteria": [{"key": "a", "text": text}]}
@@ -132,10 +138,12 @@ def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient) ->
     found = VerdictTest(criterion="a", expected=NumberRange(min=1, max=1), found=1.0, passed=True)
     test = RubricTest(
         judge="j",
-        judge_digest="0" * 64,
+        judge_digest=filled.get("/v1/judges/j").json()["digest"],
         rubric_digest=row["digest"],
         examples=(ExampleTest(example="e", verdicts=(found,)),),
     )
+    unknown = filled.post("/v1/rubrics/t@1/tests", json=test.model_dump(mode="json") | {"judge_digest": "0" * 64})
+    assert (unknown.status_code, unknown.json()["error"]["path"]) == (422, "judge_digest")
     untrue = found.model_copy(update={"found": 0.0})
     for verdicts in ((), (untrue,), (found.model_copy(update={"criterion": "b"}),), None):
         examples = () if verdicts is None else (ExampleTest(example="e", verdicts=verdicts),)

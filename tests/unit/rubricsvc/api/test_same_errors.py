@@ -1,5 +1,6 @@
 """The service in this process and the client over HTTP: the same methods, and the same errors for the same requests."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rubricsvc.client import Client
+from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
+from rubricsvc.core.rubric_analysis import ExampleTest, VerdictTest
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.services.local import LocalService
+from rubricsvc.services.reviewing import Edit
+from rubricsvc.services.versions import add_version
 from rubricsvc.store.session import Database
+from tests.unit.rubricsvc.api.conftest import RUBRIC
 
 HTTP_ONLY = {"report"}
 """Methods of a client whose result is a page of `rubricsvc.web`."""
@@ -26,7 +32,8 @@ VALUES = {
     "verdicts": st.booleans(), "summary": st.sampled_from([True, False, "maybe"]), "budget": NUMBERS,
     "min_coverage": NUMBERS, "allow_drafts": st.booleans(), "rubric": st.lists(REFS, max_size=2), "judge": REFS,
     **dict.fromkeys(("items", "completions"), st.lists(st.tuples(REFS, REFS) | REFS, max_size=2)), "key": TEXTS,
-    "name": TEXTS, "outcome": TEXTS, "annotator": TEXTS,
+    "name": TEXTS, "outcome": TEXTS, "annotator": TEXTS, "comment": TEXTS,
+    "action": st.sampled_from(["submit", "approve", "reject", "retire", "comment", "publish", None]),
     **dict.fromkeys(("n", "top", "min_margin", "step", "prompt_id", "job_id", "completion_id", "rubric_id"), NUMBERS),
 }  # fmt: skip
 METHODS = {
@@ -35,6 +42,7 @@ METHODS = {
     "jobs.rescore": ("budget", "min_coverage", "allow_drafts", "rubric"), "jobs.retry": ("budget",),
     "jobs.cancel": (), "prompts.get": (), "judges.get": (), "judges.audits": ("after", "limit"),
     "judges.passport": (), "rubrics.get": ("allow_drafts",), "rubrics.analyse": ("job_id",),
+    "rubrics.review": ("action", "comment"),
     "rubrics.history": ("after", "limit"), "rubrics.tests": ("after", "limit"), "rubrics.provenance": (),
     "completions.get": (), "evolutions.get": (), "runs.get": (), "runs.stop": (), "runs.delete": (),
     "runs.rollouts": ("after", "limit", "step", "verdicts"),
@@ -54,13 +62,12 @@ WHOLE = {
 }
 
 
-def outcome(service: Any, name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> object:
+def outcome(service: Any, name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
     noun, _, verb = name.partition(".")
     try:
-        getattr(getattr(service, noun), verb)(*args, **fields)
+        return getattr(getattr(service, noun), verb)(*args, **fields)
     except RubricsvcError as error:
         return type(error), error.code, error.message, error.hint, error.path
-    return "done"
 
 
 @st.composite
@@ -69,7 +76,9 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     refs = REFS if name.startswith(("prompts.", "judges.", "rubrics.")) else IDS
     args = (draw(refs),) if name in METHODS else ()
     names = METHODS.get(name, WHOLE.get(name, ()))
-    required = {"jobs.submit": {"judge"}, "jobs.best_of_n": {"job", "gold"}}.get(name, set())
+    required = {"jobs.submit": {"judge"}, "jobs.best_of_n": {"job", "gold"}, "rubrics.review": {"action"}}.get(
+        name, set()
+    )
     chosen = {field for field in names if field in required or draw(st.booleans())}
     return name, args, {field: draw(VALUES[field]) for field in sorted(chosen)}
 
@@ -86,7 +95,8 @@ def test_local_service_and_client_raise_the_same_error(
     both: Callable[[], tuple[LocalService, Client]], call: tuple[str, tuple[Any, ...], dict[str, Any]]
 ) -> None:
     local, client = both()
-    assert outcome(client, *call) == outcome(local, *call)
+    remote, own = (found if isinstance(found := outcome(s, *call), tuple) else "done" for s in (client, local))
+    assert remote == own
 
 
 def test_local_service_and_client_have_the_same_methods(db: Database) -> None:
@@ -98,3 +108,28 @@ def test_local_service_and_client_have_the_same_methods(db: Database) -> None:
         own, remote = ({n for n in dir(getattr(one, noun)) if not n.startswith("_")} for one in (local, client))
         assert remote - {"client", "send", "request", *HTTP_ONLY} <= own, noun
     client.close()
+
+
+def test_local_service_and_client_review_alike(both: Callable[[], tuple[LocalService, Client]], db: Database) -> None:
+    with db.write() as session:
+        add_version(session, Rubric.model_validate(RUBRIC), Edit(), name="of-model", origin="generated")
+    example = RubricExample(key="e", text="c", verdicts={"a": NumberRange(min=1, max=1)})
+    found = VerdictTest(criterion="a", expected=NumberRange(min=1, max=1), found=1.0, passed=True)
+    seen: dict[str, list[str]] = {}
+    for name, s in {"local": LocalService(db, caller="anonymous"), "remote": both()[1]}.items():
+        content = Rubric(criteria=(Criterion(key="a", text=f"Is {name}."),), examples=(example,))
+        tested = (ExampleTest(example="e", verdicts=(found,)),)
+        test = {"judge": "j", "rubric_digest": content.digest, "examples": tested}
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("add", {"rubric": RUBRIC, "name": f"{name}-copy"}),
+            ("add", {"rubric": content, "name": name}),
+            *(("add_test", test | {"judge_digest": one}) for one in ("0", s.judges.get("j").digest)),
+            *(("review", {"action": one}) for one in ("approve", "submit", "approve", "approve", "reject")),
+        ]
+        for verb, fields in calls:
+            one = outcome(s, f"rubrics.{verb}", () if verb == "add" else (name,), fields)
+            shown = one if isinstance(one, tuple) else [getattr(one, key, "") for key in ("state", "note", "by")]
+            seen.setdefault(name, []).append(re.sub(rf"{name}|[\d-]+ [\d:]+ UTC", "…", str(shown)))
+    assert seen["local"] == seen["remote"]
+    expected = {0: "no person has approved", 2: "judge_digest", 3: "anonymous", 4: "submit it", 7: "already, by"}
+    assert all(text in seen["local"][place] for place, text in expected.items()), seen

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
-from rubricsvc.core.fingerprint import containment, copy_groups, shingles
+from rubricsvc.core.fingerprint import BANDS, NEAR, containment, copy_groups, shingles, sketch
 from rubricsvc.core.reward import contributions
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.templates import ExpressionError
@@ -119,6 +119,20 @@ def test_copy_groups_names_the_first_of_texts_that_repeat_one_another() -> None:
     longer = f"{SECTION} {WORDS[60]}"  # 56 of its 57 shingles are the section's
     texts = [SECTION, "short", f"{SECTION.upper()}!", longer, f"{SECTION} {REST}", "short", "*", "!"]
     assert copy_groups(texts) == [0, 1, 0, 0, 4, 1, 6, 7]
+
+
+def test_sketches_of_near_copies_share_bands_in_any_language() -> None:
+    text = "States that the vaccines must not be used before the manufacturer has decided."
+    cases = [
+        (text, f"  {text.upper()}\u200b ", BANDS, BANDS),
+        (text, text.replace("States", "Says").replace("decided", "answered"), NEAR, BANDS - 1),
+        (text, "Names the temperature range from two to eight degrees that the fridge must keep.", 0, 0),
+        ("Объясняет, что вакцины нельзя использовать.", "Пишет, что вакцины нельзя использовать.", NEAR, BANDS - 1),
+        ("说明瑞利散射是天空呈蓝色的原因。", "说明瑞利散射是天空为蓝色的原因。", NEAR, BANDS - 1),
+        ("Is short.", "Is concise.", 0, 0),
+    ]
+    for one, other, least, most in cases:
+        assert least <= len({*sketch(one)} & {*sketch(other)}) <= most, other
 
 
 def gains(rubric: Rubric, *values: float | str | None) -> list[float | None]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
@@ -19,8 +20,9 @@ from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, select
+from rubricsvc.services.reviewing import Edit
 from rubricsvc.services.rubrics import Rubrics
-from rubricsvc.services.versions import Addition, Edit, add_version
+from rubricsvc.services.versions import Addition, add_version
 from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
@@ -282,31 +284,76 @@ def test_add_version_approves_only_what_passes_the_gate(db: Database) -> None:
 
 def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> None:
     add(db, "One.", policy="four_eyes")
-    review = {by: Rubrics(db, Edit(by, policy="four_eyes")) for by in ("ann", "bob")}
+    review = {by: Rubrics(db, Edit(by, policy="four_eyes")) for by in ("ann", "bob", None)}
     assert review["ann"].review("r@1", action="submit").state == "in_review"
-    with pytest.raises(ConflictError) as error:
-        review["ann"].review("r@1", action="approve")
-    assert error.value.path == "by"
+    for by in ("ann", None):
+        with pytest.raises(ConflictError) as error:
+            review[by].review("r@1", action="approve")
+        assert error.value.path == "by"
     assert review["bob"].review("r@1", action="approve").state == "approved"
+    again = review["ann"].review("r@1", action="approve")
+    assert again.note is not None and "approved already, by bob" in again.note
     with pytest.raises(InvalidError):
         Evolutions(db, Edit(policy="four_eyes")).begin_step(run="x", step=0, approve="auto", tasks=())
 
 
-def test_add_version_keeps_the_text_of_a_model_a_draft(db: Database) -> None:
-    shop = Shop(db)
-    with db.write() as session:
-        written = {"prompt_id": shop.prompt, "origin": "generated"}
-        add_version(session, rubric("Written by a model."), Edit(), name="why-one-shot", **written)  # type: ignore[arg-type]
+OF_MODEL = "States that the vaccines must not be used before the manufacturer has decided."
+CHANGED = "Says that these vaccines must not be used before the manufacturer has answered."
 
-    def state(text: str, name: str, **edit: Any) -> str:
-        id_ = shop.add(db, text, name, **edit)
-        with db.read() as session:
-            return rubrics.get(session, id_).state
 
-    assert state("Mine.", "mine") == "draft", "it shares `Says b.` with the draft"
-    assert state("Rewritten.", "why-one-shot") == "draft", "the next version of the draft's name"
-    act(db, "why-one-shot@1", "submit", "approve", by="bob")
-    assert state("Mine too.", "mine-too") == "approved", "its text has been read"
+def test_add_version_keeps_the_text_of_a_model_a_draft(each_db: Database) -> None:
+    """Whatever name, prompt, parent or rubric it comes under, changed a little, and after its draft was deleted."""
+    shop, own = Shop(each_db), "Names the town hall as the place to ask."
+    add(each_db, own, name="approved")
+
+    def state(name: str, *texts: str, prompt_id: int | None = None, **edit: Any) -> str:
+        content = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=text) for n, text in enumerate(texts)))
+        with each_db.write() as session:
+            row = add_version(session, content, Edit("ann", **edit), name=name, prompt_id=prompt_id).row
+            assert row.state == "approved" or rubrics.notes(session, [row.id])[row.id].startswith("added as a draft: ")
+            return row.state
+
+    def write(name: str, text: str, prompt_id: int | None) -> None:
+        with each_db.write() as session:
+            add_version(session, rubric(text), Edit(), name=name, prompt_id=prompt_id, origin="generated")
+
+    for deleted in (False, True):
+        write("written", OF_MODEL, shop.prompt)
+        if deleted:
+            Rubrics(each_db).delete("written")
+        cases: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
+            ("same", (OF_MODEL,), {}),
+            ("capitals", (OF_MODEL.upper().rstrip("."),), {"prompt_id": shop.prompt}),
+            ("changed", (CHANGED,), {}),
+            ("one-of-two", (own, CHANGED), {}),
+            ("merged", (f"{own} {OF_MODEL}",), {}),
+            ("approved", (own, CHANGED), {"parent": "approved@1"}),
+        ]
+        for name, texts, options in cases:
+            assert state(name, *texts, **options) == "draft", (name, deleted)
+            Rubrics(each_db).delete(name if name != "approved" else "approved@2")
+    assert state("mine", own, "Is at most three sentences long.") == "approved"
+
+    write("another", OF_MODEL, shop.prompt)
+    assert state("another", "Written anew.") == "draft", "its name's newest version is a draft"
+    act(each_db, "another@1", "submit", "approve")
+    assert state("read", CHANGED) == "approved", "a person has approved it"
+
+    write("variant", f"{own} Or the mayor.", None)
+    assert state("approved", own, "Is polite.") == "approved", "its name has the text approved"
+    assert state("elsewhere", own) == "draft"
+
+
+def test_text_of_a_run_that_approves_its_versions_is_not_read(db: Database) -> None:
+    evolutions, base = Evolutions(db, Edit("ann")), rubric("Names the town hall.")
+    (begun,) = evolutions.begin_step(run="x", step=0, approve="auto", tasks=((Prompt.of("Why?"), base, "", ""),)).data
+    entry = BufferedCriterion(criterion=Criterion(key="n", text=CHANGED), state="retired")
+    done = {"round": EvolutionRound(decided=True), "entries": (entry,), "rubric": rubric(OF_MODEL), "approve": "auto"}
+    evolutions.record(begun.id, step=0, **done)
+    assert [row.state for row in Rubrics(db).page().data] == ["approved", "approved"]
+    names = {"a": OF_MODEL, "b": CHANGED, "c": "Names the town hall"}
+    states = [add(db, text, name=name).row.state for name, text in names.items()]
+    assert states == ["draft", "draft", "approved"]
 
 
 def test_add_version_refuses_a_name_of_another_prompt(each_db: Database) -> None:
