@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from rubricsvc.cli.commands import local_service, service
+from rubricsvc.cli.commands import require_database, service
 from rubricsvc.cli.output import echo, fields_of, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
@@ -45,10 +45,12 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer)
 
 
-def import_file(s: LocalService | Client, file: str, query: ImportQuery) -> ImportedFile:
+def import_file(s: LocalService | Client, file: str, query: ImportQuery, mapping: Path | None = None) -> ImportedFile:
     """Import a file, or stdin, in one transaction, and print what was skipped or left out to stderr."""
     source = input_file(file)
-    done = s.imports.create(source.stream or source.path, query.model_copy(update={"name": source.name}))
+    source.mapping = mapping
+    given: Any = source.stream or source.path if mapping is None else source  # which only this process can read
+    done = s.imports.create(given, query.model_copy(update={"name": source.name}))
     report(done)
     return done
 
@@ -56,16 +58,11 @@ def import_file(s: LocalService | Client, file: str, query: ImportQuery) -> Impo
 def import_and_report(
     file: str, query: ImportQuery, as_json: bool, *, by: str | None = None, mapping: Path | None = None
 ) -> None:
-    """Import a file in one transaction, and print what was imported; by a ``mapping`` of this machine."""
-    if mapping is None:
-        with service(by) as s:
-            done = import_file(s, file, query)
-    else:
-        source = input_file(file)
-        source.mapping = mapping
-        with local_service(by) as own:
-            done = own.imports.create(source, query)
-        report(done)
+    """Import a file in one transaction, and print what was imported."""
+    if mapping is not None:
+        require_database()
+    with service(by) as s:
+        done = import_file(s, file, query, mapping)
     about = fields_of(done, "new", "existing", "replaced") | {"rubrics": shorten(", ".join(done.rubrics), 200)}
     about["states"] = dict(Counter(done.not_approved.get(ref, APPROVED) for ref in dict.fromkeys(done.rubrics)))
     show(done if as_json else about | {"skipped_records": done.skipped_records or None}, as_json)
