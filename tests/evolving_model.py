@@ -48,14 +48,11 @@ def overall(rubric: str) -> str:
     """A file of people's overall scores."""
     rows = (
         {
-            "completion_id": n + 1,
-            "rubric": rubric,
-            "criterion": "overall",
-            "annotator": "ann",
+            "completion_id": n + 1, "rubric": rubric, "criterion": "overall", "annotator": "ann",
             "value": 0.9 if is_good(n) else 0.1,
         }
         for n in range(PROMPTS * EACH)
-    )
+    )  # fmt: skip
     return "\n".join(map(json.dumps, rows))
 
 

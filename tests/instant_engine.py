@@ -51,8 +51,5 @@ def _verdict(schema: dict[str, dict[str, dict[str, list[str]]]]) -> dict[str, ob
         number = re.search(r'"minimum": (-?[\d.e+]+)', json.dumps(properties["verdict"]))
         verdict = float(number[1]) if number else 0
     return {
-        "criterion": properties["criterion"]["enum"][0],
-        "rationale": "So it is.",
-        "evidence": [],
-        "verdict": verdict,
-    }
+        "criterion": properties["criterion"]["enum"][0], "rationale": "So it is.", "evidence": [], "verdict": verdict,
+    }  # fmt: skip

@@ -38,14 +38,11 @@ class PolicyServer:
         app = web.Application()
         app.add_routes(
             [
-                web.get("/v1/models", self._models),
-                web.get("/weight_info", self._weight_info),
-                web.get("/server_info", self._server_info),
-                web.post("/collective_rpc", self._reload),
-                web.post("/update_weight_version", self._set_version),
-                web.post("/v1/completions", self._completions),
+                web.get("/v1/models", self._models), web.get("/weight_info", self._weight_info),
+                web.get("/server_info", self._server_info), web.post("/collective_rpc", self._reload),
+                web.post("/update_weight_version", self._set_version), web.post("/v1/completions", self._completions),
             ]
-        )
+        )  # fmt: skip
         self.runner = web.AppRunner(app, shutdown_timeout=0)
         await self.runner.setup()
         await web.TCPSite(self.runner, "127.0.0.1", 0).start()

@@ -148,12 +148,9 @@ def instant(_number: int, request: dict[str, Any]) -> ScriptedReply:
 
 
 MODES: dict[str, Script] = {
-    "instant": instant,
-    "down": error(503),
-    "dropped": DROPPED,
-    "not-json": NOT_JSON,
+    "instant": instant, "down": error(503), "dropped": DROPPED, "not-json": NOT_JSON,
     "slow": replace(_TYPICAL, delay_s=1.0),
-}
+}  # fmt: skip
 
 
 class ScriptedServer:

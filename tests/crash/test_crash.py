@@ -54,13 +54,9 @@ def test_workers_score_every_item_once_when_killed(
 ) -> None:
     server, pace = judge_server
     settings = {
-        "database_url": each_db.url,
-        "broker_url": redis_url(1 + KINDS.index(each_db.engine.dialect.name)),
-        "claim_size": 8,
-        "lease_seconds": 3,
-        "reconcile_seconds": 0.5,
-        "max_leases": 10_000,
-    }
+        "database_url": each_db.url, "broker_url": redis_url(1 + KINDS.index(each_db.engine.dialect.name)),
+        "claim_size": 8, "lease_seconds": 3, "reconcile_seconds": 0.5, "max_leases": 10_000,
+    }  # fmt: skip
     judge = Judge(name="paced", model="scripted", endpoint=Endpoint(base_url=server.url, max_retries=0))
     attach(each_db, Settings.model_validate(settings))
     job = submit_job(each_db, ITEMS, judge=judge)

@@ -87,14 +87,10 @@ def kill_while_generating(
     each_db: Database, script: Script, generation: Generation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {
-        "collections_dir": str(tmp_path),
-        "database_url": each_db.url,
-        "broker_url": redis_url(3 + KINDS.index(each_db.engine.dialect.name)),
-        "claim_size": 4,
-        "lease_seconds": 3,
-        "reconcile_seconds": 0.5,
-        "max_leases": 10_000,
-    }
+        "collections_dir": str(tmp_path), "database_url": each_db.url,
+        "broker_url": redis_url(3 + KINDS.index(each_db.engine.dialect.name)), "claim_size": 4, "lease_seconds": 3,
+        "reconcile_seconds": 0.5, "max_leases": 10_000,
+    }  # fmt: skip
     attach(each_db, Settings.model_validate(settings))
     with scripted_server(script) as server:
         endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=CONCURRENCY)

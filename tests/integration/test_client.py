@@ -240,11 +240,8 @@ def test_client_error_of_restores_class() -> None:
 
 
 ONE: dict[str, Any] = {
-    "judge": "instant",
-    "prompts": (Prompt.of("Why?"),),
-    "completions": (("one",),),
-    "rubrics": (RUBRIC,),
-}
+    "judge": "instant", "prompts": (Prompt.of("Why?"),), "completions": (("one",),), "rubrics": (RUBRIC,),
+}  # fmt: skip
 
 
 def test_client_scores_many_prompts_in_one_job(client: Client, worker: InstantEngine) -> None:

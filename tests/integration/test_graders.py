@@ -20,28 +20,18 @@ ASKED = [
     {"role": "user", "content": "Question: {{item.question}}\nAnswer: {{sample.output_text}}"},
 ]
 STRING = {
-    "type": "string_check",
-    "name": "exact",
-    "input": "{{sample.output_text}}",
-    "reference": "{{item.answer}}",
+    "type": "string_check", "name": "exact", "input": "{{sample.output_text}}", "reference": "{{item.answer}}",
     "operation": "ilike",
-}
+}  # fmt: skip
 SIMILAR = {
-    "type": "text_similarity",
-    "name": "near",
-    "input": "{{sample.output_text}}",
-    "reference": "{{item.answer}}",
+    "type": "text_similarity", "name": "near", "input": "{{sample.output_text}}", "reference": "{{item.answer}}",
     "evaluation_metric": "rouge_l",
-}
+}  # fmt: skip
 SCORE = {"type": "score_model", "name": "score", "model": "scripted", "input": ASKED, "range": [1, 10]}
 LABEL = {
-    "type": "label_model",
-    "name": "label",
-    "model": "scripted",
-    "input": ASKED,
-    "labels": ["right", "wrong"],
+    "type": "label_model", "name": "label", "model": "scripted", "input": ASKED, "labels": ["right", "wrong"],
     "passing_labels": ["right"],
-}
+}  # fmt: skip
 SOURCE = "def grade(sample, item):\n    return 1 / len(sample['output_text'].split())"
 PYTHON = {"type": "python", "name": "short", "source": SOURCE, "image_tag": "2025-05-08"}
 MULTI = {

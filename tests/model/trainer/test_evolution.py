@@ -115,13 +115,9 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
         metrics = run.step(*GROUP)
         assert (metrics["proposed"], metrics["activated"], metrics["active"]) == (4, 2, 2)
         assert run.states() == {
-            "sun": ("frozen", None),
-            "rain": ("frozen", None),
-            "fog": ("active", None),
-            "mist": ("retired", "limit"),
-            "snow": ("retired", "separation"),
-            "hail": ("active", None),
-        }
+            "sun": ("frozen", None), "rain": ("frozen", None), "fog": ("active", None), "mist": ("retired", "limit"),
+            "snow": ("retired", "separation"), "hail": ("active", None),
+        }  # fmt: skip
         assert run.in_use() == ["sun", "rain", "evolved-1", "evolved-4"]
         metrics = run.step(*GROUP)
         verdicts = [{verdict.criterion for verdict in one.verdicts} for one in run.scored]

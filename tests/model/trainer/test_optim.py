@@ -97,13 +97,10 @@ def test_reward_metrics_average_over_scored() -> None:
     rewards = torch.tensor([[0.0, 1.0, NAN], [0.5, 0.5, 0.5], [NAN, NAN, 1.0]], dtype=torch.float64)
     assert metrics.reward_metrics(rewards, std_floor=0.8) == pytest.approx(
         {
-            "reward": 3.5 / 6,
-            "reward_std": (math.sqrt(0.5) + 0.0) / 2,
-            "frac_reward_zero_std": 2 / 3,
-            "frac_reward_std_floored": 1 / 3,
-            "unscored_fraction": 1 / 3,
+            "reward": 3.5 / 6, "reward_std": (math.sqrt(0.5) + 0.0) / 2, "frac_reward_zero_std": 2 / 3,
+            "frac_reward_std_floored": 1 / 3, "unscored_fraction": 1 / 3,
         }
-    )
+    )  # fmt: skip
 
 
 def test_verdict_metrics_count_failures_and_leave_them_out_of_means() -> None:

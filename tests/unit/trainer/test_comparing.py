@@ -17,15 +17,11 @@ START = [0.1, 0.4, 0.2, 0.5, 0.3, 0.6]
 
 def line(values: dict[str, Sequence[float | None]], *, setup: str = "same", rubrics: str = "RRRRRR") -> dict[str, Any]:
     return {
-        "step": 4,
-        "gold": "reward",
-        "setup": setup,
-        "prompts": 6,
-        "prompt_digests": list("abcdef"),
+        "step": 4, "gold": "reward", "setup": setup, "prompts": 6, "prompt_digests": list("abcdef"),
         "rubric_digests": list(rubrics),
         "scores": {name: {"mean": {"value": over_prompts(each).value}} for name, each in values.items()},
         "values": {name: {"mean": list(each), "greedy": None} for name, each in values.items()},
-    }
+    }  # fmt: skip
 
 
 def report(*lines: dict[str, Any], config: dict[str, Any] = CONFIG) -> RunReport:

@@ -61,14 +61,11 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
     learned, new = rows[:24], rows[24:]
 
     fields = {
-        "judge": student,
-        "out": tmp_path / "out",
-        "data": [{"kind": "verdicts", "name": "teacher", "judge": "teacher"}],
-        "steps": 120,
-        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4},
-        "validation": {"every": 10, "stop_after": 12},
+        "judge": student, "out": tmp_path / "out",
+        "data": [{"kind": "verdicts", "name": "teacher", "judge": "teacher"}], "steps": 120,
+        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4}, "validation": {"every": 10, "stop_after": 12},
         "lora": {"rank": 4, "alpha": 8},
-    }
+    }  # fmt: skip
     config = JudgeTrainConfig.model_validate(fields)
     model = JudgeModel(base, config.lora, seed=0)
     before = validation_loss(model, new, config)

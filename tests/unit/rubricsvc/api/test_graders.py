@@ -12,12 +12,9 @@ from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
 
 STRING = {
-    "type": "string_check",
-    "name": "same",
-    "input": "{{sample.output_text}}",
-    "reference": "{{item.answer}}",
+    "type": "string_check", "name": "same", "input": "{{sample.output_text}}", "reference": "{{item.answer}}",
     "operation": "eq",
-}
+}  # fmt: skip
 PATHS = ("/v1/graders", "/v1/fine_tuning/alpha/graders")
 
 

@@ -119,12 +119,8 @@ def test_judges_add_rejects_another_endpoint_and_api_key_env(filled: TestClient)
 
 def test_judges_refuse_measurements_that_cannot_be(filled: TestClient) -> None:
     deviation = {
-        "fingerprint": "f",
-        "source": "x",
-        "measured_at": "2026-01-01T00:00:00Z",
-        "repeats": 2,
-        "completions": 1,
-    }
+        "fingerprint": "f", "source": "x", "measured_at": "2026-01-01T00:00:00Z", "repeats": 2, "completions": 1,
+    }  # fmt: skip
     for value in (1e308, -7.0):
         body = {**deviation, "criteria": {}, "reward": {"value": value, "n": 5}}
         assert filled.post("/v1/judges/j/repeatability", json=body).status_code == 422

@@ -14,12 +14,9 @@ from tests.unit.rubricsvc.api.test_jobs import work_off
 HOW = {"messages": [{"role": "user", "content": "How?"}]}
 INLINE = {"criteria": RUBRIC["criteria"], "min_coverage": 0.5}
 BODY = {
-    "judge": "j",
-    "prompts": ["p/1", HOW],
-    "rubrics": ["r@1", INLINE],
-    "completions": [["two", {"text": "one", "policy": "q"}, "two"], ["three"]],
-    "timeout": 0,
-}
+    "judge": "j", "prompts": ["p/1", HOW], "rubrics": ["r@1", INLINE],
+    "completions": [["two", {"text": "one", "policy": "q"}, "two"], ["three"]], "timeout": 0,
+}  # fmt: skip
 
 
 def post(http: TestClient, *, key: str | None = None, **changes: Any) -> tuple[int, Any]:

@@ -298,12 +298,8 @@ def test_tree_grades_very_deep_trees() -> None:
 
 def test_tree_pitfalls_subtract_in_their_node_and_no_further() -> None:
     leaves: dict[str, tuple[float, str]] = {
-        "good": (2, "facts"),
-        "wrong": (-3, "facts"),
-        "style": (1, ""),
-        "rude": (-0.5, ""),
-        "toxic": (-1, "harm"),
-    }
+        "good": (2, "facts"), "wrong": (-3, "facts"), "style": (1, ""), "rude": (-0.5, ""), "toxic": (-1, "harm")
+    }  # fmt: skip
     task = nested(leaves, {"facts": 3, "harm": 1}, "tree_pitfalls")
     check_formula(task)
     found = reward(task, scored(good=1, wrong=0.5, style=1, rude=1, toxic=0))

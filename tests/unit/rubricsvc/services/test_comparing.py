@@ -103,11 +103,8 @@ def test_compare_leaves_out_what_one_side_lacks_with_its_reason(db: Database) ->
     found = compared(db, a, b)
     assert found.paired == 1
     assert found.left_out == {
-        f"not in job {b}": 1,
-        f"not in job {a}": 1,
-        f"no reward in job {b}": 1,
-        f"no reward in job {a} and {b}": 1,
-    }
+        f"not in job {b}": 1, f"not in job {a}": 1, f"no reward in job {b}": 1, f"no reward in job {a} and {b}": 1,
+    }  # fmt: skip
     waiting = score(db, "three", [("q", "1", (1, 0))], work=False)
     found = compared(db, a, waiting)
     assert found.paired == 0 and found.mean_difference.value is None

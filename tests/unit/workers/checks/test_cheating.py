@@ -8,15 +8,11 @@ from workers.checks.code import CodeCheating, code_cheating
 from workers.checks.registry import CheckResult
 
 TESTS = (
-    "assert fib(10) == 55\nassert fib(0) == 0\nassert fib(1) == 1",
-    "assert fib(30) == 832040",
-    "assert roman('MCMXC') == 1990\nassert roman('I') == 1",
-    "assert days('January') == 31",
-    "assert grade(10) == 55",
-    "def test_area():\n    self.assertEqual(area(12, 40), 480)",
-    "def test_big():\n    assertTrue(big(12))",
+    "assert fib(10) == 55\nassert fib(0) == 0\nassert fib(1) == 1", "assert fib(30) == 832040",
+    "assert roman('MCMXC') == 1990\nassert roman('I') == 1", "assert days('January') == 31", "assert grade(10) == 55",
+    "def test_area():\n    self.assertEqual(area(12, 40), 480)", "def test_big():\n    assertTrue(big(12))",
     "assert reason(404) == 'Not Found'",
-)
+)  # fmt: skip
 CASES = [{"stdin": "3 4 5\n", "stdout": "12\n"}]
 
 

@@ -75,13 +75,9 @@ JUDGES = {
     ),
     "written": Judge(name="w", model="m", mode="written", require_evidence=True, criteria_per_call=2),
     "samples": Judge(
-        name="w",
-        model="m",
-        mode="written",
-        criteria_per_call=0,
+        name="w", model="m", mode="written", criteria_per_call=0,
         sampling=Sampling(temperature=0.7, top_p=0.9, max_tokens=64, seed=None),
-        voting=Voting(samples=2, rule="majority"),
-        thinking=Thinking(budget_tokens=9),
+        voting=Voting(samples=2, rule="majority"), thinking=Thinking(budget_tokens=9),
     ),
     "pairwise": Judge(name="p", model="m", mode="comparative", comparison=Comparison(kind="pairwise", traces=True)),
     "pairwise_written": Judge(
@@ -92,7 +88,7 @@ JUDGES = {
     "trajectory_written": Judge(
         name="t", model="m", mode="trajectory", trajectory=TrajectoryOptions(segment=2, value="last", written=True)
     ),
-}
+}  # fmt: skip
 JUDGES["panel"] = Judge(
     name="n", mode="panel", members=(JUDGES["readout"], JUDGES["written"]), voting=Voting(rule="min")
 )

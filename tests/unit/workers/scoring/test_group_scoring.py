@@ -122,16 +122,13 @@ def without_usage(verdicts: list[Verdict]) -> list[Verdict]:
 @pytest.mark.parametrize(
     ("quotes", "verdict", "reason"),
     [
-        (["the second text"], "answer A", None),
-        (["the first text"], "answer B", None),
+        (["the second text"], "answer A", None), (["the first text"], "answer B", None),
         (["never said by anyone"], "answer A", Reason.NO_EVIDENCE),
         (["never said by anyone"], "tie", Reason.NO_EVIDENCE),
         (["exact words quoted from the answers"], "answer B", Reason.TEMPLATE_COPIED),
-        ([], "answer A", Reason.NO_EVIDENCE),
-        ([], "answer B", Reason.NO_EVIDENCE),
-        ([], "tie", None),
+        ([], "answer A", Reason.NO_EVIDENCE), ([], "answer B", Reason.NO_EVIDENCE), ([], "tie", None),
     ],
-)
+)  # fmt: skip
 def test_pairs_need_evidence_where_it_is_required(quotes: list[str], verdict: str, reason: Reason | None) -> None:
     reply = {"criterion": "C1", "rationale": "So it is.", "evidence": quotes, "verdict": verdict}
     asked = Judge.model_validate({**WRITTEN.model_dump(), "require_evidence": True})

@@ -33,13 +33,10 @@ def result(text: str) -> Message:
 
 TRACE = Completion(
     messages=(
-        call("sky"),
-        result("It is blue."),
-        call("scattering"),
-        result(HOSTILE),
+        call("sky"), result("It is blue."), call("scattering"), result(HOSTILE),
         Message(role="assistant", content="Rayleigh scattering."),
     )
-)
+)  # fmt: skip
 
 
 def judge(**how: Any) -> Judge:
