@@ -176,6 +176,8 @@ def run(args: Sequence[str]) -> int:
 _DATABASE_HINTS = {  # how to go on, by a part of the driver's message
     "database is locked": "another process has the write lock, such as an import; wait for it and try again",
     "disk is full": "free some space on the disk and try again",
+    "readonly": "make its file and its folder writable to this user, or move it",
+    "read-only": "give RUBRICSVC_DATABASE_URL the primary server, or try again when this one has taken over",
 }
 
 
@@ -200,8 +202,8 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
                 return f"no command {tried!r}", f"use `rubricsvc {command}`", BAD_INPUT
         return message, f"see `{path} --help`", BAD_INPUT
     if isinstance(error, RubricsvcError):
-        missing = isinstance(error, NotFoundError | UnavailableError)
-        return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT
+        status = UNAVAILABLE if isinstance(error, NotFoundError | UnavailableError) else BAD_INPUT
+        return error.message, error.hint, status
     if isinstance(error, ModuleNotFoundError):
         package = next((f"'rubricsvc[{extra}]'" for extra, names in _EXTRAS.items() if error.name in names), error.name)
         return f"the package {error.name!r} is not installed", f"pip install {package}", UNAVAILABLE

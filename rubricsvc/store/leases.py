@@ -73,9 +73,8 @@ def report_worker(
 
 def list_workers(session: Session) -> list[tuple[WorkerRow, float]]:
     """Return all workers, in the order in which they started, with the seconds since each was last seen."""
-    now = database_time(session)
-    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.started_at, WorkerRow.name))
-    return [(row, now - row.seen_at) for row in rows]
+    now, by_start = database_time(session), select(WorkerRow).order_by(WorkerRow.started_at, WorkerRow.name)
+    return [(row, now - row.seen_at) for row in session.scalars(by_start)]
 
 
 WORKERS, PROCESSES = func.count(WorkerRow.name), func.sum(WorkerRow.processes)

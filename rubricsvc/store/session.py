@@ -61,8 +61,7 @@ def existing(
     session: Session, table: type[Row], noun: str, ref: int | str, *, lock: bool = False, hint: str = ""
 ) -> Row:
     """Return the row of this id, or raise a NotFoundError; with ``lock`` as it is now, locked until the commit."""
-    row = find(session, table, ref, lock=lock)
-    if row is None:
+    if (row := find(session, table, ref, lock=lock)) is None:
         raise missing(noun, ref, hint)
     return row
 
@@ -178,7 +177,7 @@ AWAY = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 
 BUSY_SECONDS = 60
 _POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 40}  # the HTTP service has 40 threads
-_CHECK = "check RUBRICSVC_DATABASE_URL, or run `rubricsvc doctor`"
+_CHECK = "check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`"
 _URLS = "use sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME"
 
 
@@ -299,6 +298,8 @@ def _to_own_error(context: ExceptionContext) -> Exception | None:
     error, known = context.original_exception, context.sqlalchemy_exception
     if isinstance(error, UnicodeEncodeError):
         return InvalidError(f"text is not UTF-8: {cut(ascii(error.object), 80)}", hint="give it in UTF-8")
+    if getattr(error, "sqlstate", "") == "25006":  # a standby, to psycopg an internal error; it may become the primary
+        return exc.OperationalError(context.statement, context.parameters, error)
     if isinstance(known, exc.DataError) or isinstance(error, OverflowError):
         hint = f"ids have at most 19 digits, names {MAX_NAME_LENGTH} characters"
         return InvalidError(f"a value is longer or larger than the database takes: {error}", hint=hint)
@@ -403,10 +404,9 @@ def see_ready(db: Database) -> None:
     try:
         found = current_revision(db)
     except (exc.DBAPIError, TypeError) as error:  # TypeError: an option of the URL is unknown to the driver
-        raise UnavailableError(
-            f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
-            hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
-        ) from error
+        url = make_url(db.url).render_as_string()
+        message = f"the database {url} cannot be opened: {getattr(error, 'orig', error)}"
+        raise UnavailableError(message, hint=_CHECK) from error
     if found != revisions()[0]:
         message = f"the database is at schema {found or 'none'}, this version needs {revisions()[0]}"
         raise UnavailableError(message, hint="run `rubricsvc db upgrade`")

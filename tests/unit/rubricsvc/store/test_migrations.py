@@ -76,3 +76,11 @@ def test_see_ready_hides_the_password_in_errors() -> None:
     with pytest.raises(UnavailableError) as caught:
         session.see_ready(Database("postgresql+psycopg://u:secret@127.0.0.1:1/x"))
     assert "secret" not in str(caught.value) and "doctor" in caught.value.hint
+
+
+def test_write_to_a_read_only_database_may_succeed_later(each_db: Database) -> None:
+    """A standby may become the primary: workers try again, and commands tell of a database that is unavailable."""
+    postgres = each_db.engine.dialect.name == "postgresql"
+    with pytest.raises(session.AWAY, match=r"read-?only"), each_db.write() as writing:
+        writing.execute(text("SET TRANSACTION READ ONLY" if postgres else "PRAGMA query_only = ON"))
+        writing.execute(text("DELETE FROM outbox"))
