@@ -29,12 +29,12 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.base import every_row
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
-from trainer.event_loop import EventLoopThread, all_of
 from trainer.recording import Metrics
 from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by_task, validated
 from workers.engines import make_engine
 from workers.engines.base import error_message
 from workers.engines.budget import SpendingLimit
+from workers.event_loop import EventLoopThread, all_of
 from workers.evolution import Round, evolved_rubric, hold_rounds, measured, propose_criteria, trial_rubric
 
 if TYPE_CHECKING:

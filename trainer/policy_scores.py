@@ -54,12 +54,9 @@ def prompt_values(samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | 
 def policy_scores(
     samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | None = None, before: PromptValues | None = None
 ) -> PolicyScores:
-    """Return the estimates of a policy.
+    """Return the estimates of a policy from the scores of each prompt's k samples [P][k] and greedy completions [P].
 
-    Args:
-        samples: The scores of each prompt's k samples [P][k].
-        greedy: Those of the greedy completions [P].
-        before: The values of the policy to compare with, of the same prompts.
+    ``before`` has the values of the policy to compare with, of the same prompts.
     """
     values = prompt_values(samples, greedy)
     whole = [[one for one in scores if one is not None] for scores in samples if None not in scores]

@@ -41,12 +41,12 @@ from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of
 from trainer.environments.episodes import LEAK
-from trainer.event_loop import EventLoopThread, all_of
 from trainer.recording import Metrics, RunRecorder
 from workers import checks
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import fetch_embedded
+from workers.event_loop import EventLoopThread, all_of
 from workers.judges import validate
 from workers.scoring.completions import score_group
 
@@ -89,13 +89,9 @@ class RewardSource:
     evaluated: str | None = None
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-        """Return one result for each completion, in order.
+        """Return one result for each completion of a step, in order.
 
         A judge that fails gives a reward of None. Raise only errors that no retry can resolve.
-
-        Args:
-            tasks: the task of each completion.
-            completions: the completions of one step.
         """
         raise NotImplementedError
 
@@ -251,11 +247,6 @@ class ControlRewards(RewardSource):
 
     A policy that scores as high with one of them did not learn from the judge (arXiv 2506.10947). The random numbers
     depend on the seed and on the scored completions alone, so that a resumed run equals one without interruption.
-
-    Args:
-        rewards: The source that they replace.
-        name: The control.
-        seed: The seed of the run.
     """
 
     def __init__(self, rewards: RewardSource, name: ControlName, seed: int) -> None:
@@ -440,11 +431,7 @@ class StopRequested(Exception):  # noqa: N818 - not an error
 class StepScorer:
     """Scores steps by a reward source, and takes none of which too little was scored.
 
-    Args:
-        rewards: the source.
-        config: ``max_unscored``, ``pause_after`` and ``max_pause_s``.
-        stop: when set, a pause ends.
-        recorder: records that the run pauses, with the reason, and that it goes on.
+    When ``stop`` is set, a pause ends. The ``recorder`` records that the run pauses, with the reason, and goes on.
     """
 
     rewards: RewardSource

@@ -48,7 +48,7 @@ from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.settings import secret
 from trainer.config import McpServer
 from trainer.environments.tool_calls import Environment, Episode, Tool, ToolError
-from trainer.event_loop import EventLoopThread
+from workers.event_loop import EventLoopThread
 
 _NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 

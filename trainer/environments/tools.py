@@ -212,13 +212,7 @@ NO_TOOLS = ToolsConfig()
 def make_acting(
     config: EnvironmentConfig | None, tools: ToolsConfig = NO_TOOLS, collections_dir: Path | None = None
 ) -> Acting | None:
-    """Return the environment of a configuration, with the limits of an episode; None without one.
-
-    Args:
-        config: The section ``environment`` of a run.
-        tools: Its section ``tools``: servers whose tools are added.
-        collections_dir: Folder of all collections, by default that of the settings.
-    """
+    """Return the environment of a configuration, with the limits of an episode and tools of servers; None without."""
     if config is None:
         return None
     environment: Environment | None = None

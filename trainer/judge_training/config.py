@@ -23,10 +23,7 @@ class LoraConfig(ConfigSection):
 
 
 class JudgeOptimConfig(ConfigSection):
-    """AdamW. The learning rate rises over ``warmup_steps`` and falls linearly to ``final_lr`` times itself.
-
-    ``batch_examples`` are the completions of an optimiser step; ``max_tokens`` limits a forward pass, with padding.
-    """
+    """AdamW. The learning rate rises over ``warmup_steps`` and falls linearly to ``final_lr`` times itself."""
 
     lr: float = Field(default=6e-4, gt=0.0)
     final_lr: float = Field(default=0.1, ge=0.0, le=1.0)
@@ -38,10 +35,7 @@ class JudgeOptimConfig(ConfigSection):
 
 
 class ValidationConfig(ConfigSection):
-    """Early stopping: the loss on the validation part every ``every`` steps; the best weights are kept.
-
-    The training stops after ``stop_after`` validations without a lower loss.
-    """
+    """Early stopping: the loss on the validation part every ``every`` steps; the best weights are kept."""
 
     every: int = Field(default=50, ge=1)
     stop_after: int = Field(default=5, ge=1)
@@ -112,12 +106,7 @@ DataConfig = Annotated[FileData | QuestionData | LabelData | VerdictData, Field(
 
 
 class JudgeTrainConfig(ConfigSection):
-    """A whole training, as its file describes it.
-
-    ``judge`` is the judge that will be asked, its ``model`` the base. ``device`` is by default CUDA, else the CPU, and
-    ``dtype`` bfloat16 where the device computes with it, else float32. ``license`` is that of the base; ``description``
-    and ``not_for`` go into the passport.
-    """
+    """A whole training, as its file describes it. ``judge`` is the one that will be asked, its ``model`` the base."""
 
     judge: Judge
     data: tuple[DataConfig, ...] = Field(min_length=1)
@@ -140,6 +129,7 @@ class JudgeTrainConfig(ConfigSection):
     @field_validator("judge")
     @classmethod
     def _trainable(cls, judge: Judge) -> Judge:
+        """Check that the judge is a readout of a model whose weights can be trained."""
         if judge.mode != "readout":
             raise ValueError(f"a {judge.mode} judge cannot be trained; mode is readout")
         if judge.engine not in LOCAL:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from importlib.resources import files
 from itertools import chain, groupby
 from math import exp, fsum, inf, log, sqrt
 from statistics import fmean
@@ -63,24 +65,8 @@ _FAMILIES = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
 _EMOJI = re.compile("[\u2600-\u27bf\u2b50\u2b55\U0001f300-\U0001faff]")
 _OPENING = 200
 """Characters in which a refusal begins."""
-_REFUSAL = re.compile(
-    r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b"
-    r"|\b(?:i|we)(?: cannot| can not| can't| could not| couldn't| won't| will not| must decline to"
-    r"|(?: am|'m| are|'re) (?:unable|not able) to) (?:\w+ )?"
-    r"(?:help|assist|comply|fulfil|fulfill|provide|answer|discuss|support|engage|do that|create|generate|write)\b"
-)
-_STOCK = re.compile(
-    r"\bi hope (?:this|that) helps\b|\blet me know if\b|\bfeel free to\b|\bin conclusion\b|\bgreat question\b"
-    r"|\bit(?:'s| is) (?:important|worth) (?:to note|noting)\b|\bin today's (?:\w+ )?world\b|\b(?:rich )?tapestry\b"
-    r"|\bdelv(?:e|es|ing)\b|\bunlock(?:s|ing)?\b|\bempower|^\s*(?:certainly|absolutely|of course|sure)[!,]"
-)
-_PRAISE = re.compile(
-    r"\b(?:this|my|the above) (?:answer|response|report|essay|explanation|summary|reply|solution)\b[^.!?\n]{0,60}"
-    r"\b(?:comprehensive|thorough|excellent|perfect|complete|accurate|correct|high[- ]quality|outstanding|exceptional"
-    r"|well[- ](?:written|structured|researched)|meets|satisfy|satisfies|fulfils|fulfills|best)\b"
-    r"|\bfull (?:marks|score|points|credit)\b|\b(?:all|every) (?:of )?(?:the )?criteri(?:a|on)\b"
-    r"|\b(?:grader|evaluator)\b"
-)
+_PHRASES = tomllib.loads(files("trainer.monitors").joinpath("phrases.toml").read_text(encoding="utf-8"))
+_REFUSAL, _STOCK, _PRAISE = (re.compile("|".join(patterns)) for patterns in _PHRASES.values())
 
 
 @cache

@@ -54,14 +54,9 @@ def sample_episodes(
     sampling: SamplingConfig,
     generator: torch.Generator,
 ) -> Rollouts:
-    """Sample the completions of a policy that acts in an environment.
+    """Sample the completions [B] of a policy that acts in an environment, each with its episode.
 
-    Args:
-        policy: The policy, with ``acting``.
-        prompts: Token ids of the prompts [Q, P], their mask, and the prompt of each completion [B].
-        episodes: The episodes [B], at their beginning.
-        sampling: How tokens are sampled; ``max_new_tokens`` limits each turn.
-        generator: Where random numbers come from.
+    ``prompts`` are token ids [Q, P], their mask, and the prompt of each completion. ``max_new_tokens`` limits a turn.
     """
     transcripts = [Transcript(episode) for episode in episodes]
     decoding, live = policy.decoding(*prompts), list(zip(transcripts, episodes, strict=True))
@@ -611,19 +606,10 @@ def sample_tokens(
 def token_logprobs(
     logits: Tensor, ids: Tensor, temperature: float, nucleus: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probability of each token and the entropy of the distribution it was sampled from.
+    """Return the log-probability of each token and the entropy of the distribution that it was sampled from, in nats.
 
-    The distribution is softmax(logits / temperature), restricted to the nucleus of `sample_tokens` and renormalised
-    where there is one. A token outside its nucleus gets -inf.
-
-    Args:
-        logits: [..., V].
-        ids: The tokens [...].
-        temperature: What they were sampled at.
-        nucleus: [..., K], or None.
-
-    Returns:
-        Log-probabilities and entropies, both [...] in nats; the entropies carry no gradient.
+    The distribution is softmax(logits [..., V] / temperature), restricted to the nucleus [..., K] of `sample_tokens`
+    and renormalised where there is one. A token outside its nucleus gets -inf. The entropies carry no gradient.
     """
     logp_N, entropy_N = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
         logits.flatten(0, -2), ids.flatten(), temperature, None if nucleus is None else nucleus.flatten(0, -2)

@@ -3,7 +3,7 @@
 Token ids go in and come out, so that exactly the sampled tokens are learned. Each completion is a request, and so is
 each turn of an episode: vLLM batches those that are under way, and none waits for the tools of another. The server
 computes with other kernels, in other batches; its log-probabilities come with the tokens, and the loss corrects for the
-difference (`trainer.algorithms.grpo`).
+difference (`trainer.algorithms.losses`).
 
 The server gets the weights of the policy before it samples: it reads them from a folder (``reload_weights``). It holds
 the version of its weights, which shows after the sampling whether it was restarted meanwhile, or loaded with others.
@@ -30,10 +30,10 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from trainer.config import SamplingConfig
 from trainer.data.tasks import stream_seed
 from trainer.environments.episodes import RunningEpisode
-from trainer.event_loop import EventLoopThread
 from trainer.policies.rollouts import Rollouts, Transcript, rollouts_of
 from workers.engines.base import RequestFailed
 from workers.engines.http.client import HttpClient
+from workers.event_loop import EventLoopThread
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
