@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke
+.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -154,6 +154,9 @@ bench-lint: install ## precision and recall of each rule of `rubrics lint` on la
 
 bench-faults: install ## faults planted into the examples of three presets, and the shipped judge's false alarms (ARGS="--untrained")
 	$(RUN) -m bench.bench_faults $(ARGS)
+
+parity: install ## loss and gradient of each algorithm beside TRL's own (half a minute)
+	$(RUN) -m bench.parity
 
 bench-planted: install ## faults planted into a copy of the product, one at a time, which the tests must catch (20 minutes; ARGS="--only ID")
 	$(BIN)/python -m tests.services $(BIN)/python -m bench.planted_faults $(ARGS)

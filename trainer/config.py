@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import tomllib
@@ -27,6 +28,7 @@ from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest, field_messages, models_in
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import OF_TOOLS, REWARD
+from trainer.algorithms import PRESETS, SUPERVISED
 
 Config = TypeVar("Config", bound="ConfigSection")
 
@@ -121,11 +123,7 @@ def _paths(model: type[BaseModel], above: tuple[type[BaseModel], ...] = ()) -> I
 
 
 class McpServer(ConfigSection):
-    """A server of the Model Context Protocol: a ``command`` that is started on this machine, or a ``url``.
-
-    ``allowed_tools`` are those that the policy has, by default all; ``prefix`` is put before their names. The
-    command gets the environment variables ``env`` beside HOME and PATH, the URL the key in ``api_key_env``.
-    """
+    """A server of the Model Context Protocol: a ``command`` that is started on this machine, or a ``url``."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -151,15 +149,7 @@ class ToolsConfig(ConfigSection):
 class EnvironmentConfig(ConfigSection):
     """An environment that the policy acts in, with tools; a completion is then an episode of several turns.
 
-    ``collection`` is what ``research`` searches. ``max_turns`` and ``max_tokens`` limit an episode; tokens are those
-    after the prompt, what the environment wrote included. A search shows the first ``snippet_chars`` characters of the
-    best part of each document; with 0 ids and titles only. A result has up to ``max_result_chars`` characters, and the
-    calls of a turn take up to ``tool_timeout_s`` seconds.
-
-    With ``notes`` the policy may write down what it needs of what it read, and sees nothing else afterwards;
-    ``max_tokens`` are then those since the last note. See `trainer.environments.tool_calls`.
-
-    The environment ``mcp`` has no tools but those of the table ``[tools]``.
+    A search with ``snippet_chars`` 0 shows ids and titles only. With ``notes``, ``max_tokens`` count since the last.
     """
 
     name: Literal["research", "calculator", "mcp"]
@@ -181,11 +171,7 @@ class EnvironmentConfig(ConfigSection):
 
 
 class DataSource(ConfigSection):
-    """Prompts with their rubrics: those of a file, or stored ones.
-
-    ``path`` is relative to the configuration file. ``store`` has the names of stored rubrics, each with a prompt:
-    ``NAME`` (the newest approved version) or ``NAME@VERSION``.
-    """
+    """Prompts with their rubrics: those of a file, or stored ones."""
 
     path: Path | None = None
     format: str | None = None
@@ -214,11 +200,7 @@ class DataConfig(DataSource):
 
 
 class DemonstrationsConfig(ConfigSection):
-    """Demonstrations that the policy learns before the run (`trainer.loop.warm_up`).
-
-    They are completions of prompts of the data: those of the file ``path``, else those of the script of the environment
-    ``research``. They are learned in ``steps`` steps of their own, at the learning rate ``lr``.
-    """
+    """Demonstrations that the policy learns before the run (`trainer.loop.warm_up`)."""
 
     path: Path | None = None
     steps: int = Field(default=16, ge=1)
@@ -226,17 +208,9 @@ class DemonstrationsConfig(ConfigSection):
 
 
 class PromptsConfig(ConfigSection):
-    """Which prompts a step has. Without this table every prompt comes once before any comes again.
-
-    ``weights`` are the shares of domains, in any unit; one that is left out has none. ``divide_by`` is the deviation
-    that advantages are divided by: each group's own, or that of the step's groups of its domain together.
-
-    A group of completions with equal rewards teaches nothing: it is replaced by one of another prompt, in at most
-    ``max_resamples`` rounds a step (dynamic sampling, arXiv 2503.14476).
-    """
+    """Which prompts a step has. Without this table every prompt comes once before any comes again."""
 
     weights: dict[str, Annotated[float, Field(gt=0.0, le=1e100)]] = Field(default={})
-    divide_by: Literal["group", "domain"] = "group"
     max_resamples: int = Field(default=0, ge=0)
 
 
@@ -263,6 +237,8 @@ def path_problems(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessag
     domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None
     if isinstance(domains, dict):
         tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]
+    if str(algorithm := data.get("algorithm")).endswith(".py") and not (folder / str(algorithm)).is_file():
+        yield FieldMessage(("algorithm",), f"no such file: {folder / str(algorithm)}", "missing_file")
     for path, table in tables:
         name = table.get("path") if isinstance(table, dict) else None
         if isinstance(name, str) and not (folder / name).is_file():
@@ -274,12 +250,7 @@ CHECKS = "checks"
 
 
 class PolicyConfig(ConfigSection):
-    """The policy. ``model`` is ``embedded``, a folder, or a name on the Hugging Face hub; ``device`` CUDA, else CPU.
-
-    ``dtype`` is by default bfloat16 where the device computes with it, else float32. With ``fold_system`` the text of
-    system messages begins the first user turn, for chat templates that refuse them.
-    ``chat_template_kwargs`` are options of the model's chat template, such as ``enable_thinking``.
-    """
+    """The policy."""
 
     model: str = "embedded"
     fold_system: bool = False
@@ -289,12 +260,7 @@ class PolicyConfig(ConfigSection):
 
 
 class SamplingConfig(ConfigSection):
-    """Sampling of rollouts: a step has prompts times group completions.
-
-    ``max_new_tokens`` limits one completion, in an environment one turn.
-
-    ``server`` is the address of a vLLM server that samples them (`trainer.policies.sampling_server`).
-    """
+    """Sampling of rollouts: a step has prompts times group completions."""
 
     prompts_per_step: int = Field(default=4, ge=1)
     group_size: int = Field(default=8, ge=2)
@@ -304,27 +270,59 @@ class SamplingConfig(ConfigSection):
     server: Address | None = None
 
 
-class OptimConfig(ConfigSection):
-    """AdamW and the loss.
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
-    ``std_floor`` is the smallest standard deviation of a group that advantages are divided by, in units of the reward;
-    ``judge`` stands for the judge's measured repeatability. ``updates_per_batch`` is the number of optimiser steps on
-    the same completions, ``micro_batch`` the completions per forward pass (unset: the whole batch at once). The
-    divergence from the starting policy is measured every ``kl_every`` steps, whether it is penalised (``kl_beta``) or
-    not; with 0 never, which saves the memory of a frozen copy.
+
+class OptimConfig(ConfigSection):
+    """AdamW, advantages (`trainer.algorithms.advantages`) and the loss (`trainer.algorithms.losses`).
+
+    ``algorithm`` gives some of these fields other defaults.
     """
 
     lr: float = Field(default=1e-5, gt=0.0)
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.0, ge=0.0)
     grad_clip: float = Field(default=1.0, gt=0.0)
+    baseline: Literal["group", "leave_one_out", "batch"] = "group"
+    divide_by: Literal["group", "domain", "batch", "rewards", "mean", "none"] = "group"
+    by_criterion: bool = False
+    std_floor: Annotated[float, Field(ge=0.0)] | Literal["judge"] = "judge"
+    pairwise_accuracy: (
+        Annotated[float, Field(gt=0.0)] | Annotated[tuple[tuple[float, Share], ...], Field(min_length=1)] | None
+    ) = None
+    surrogate: Literal["clip", "cispo"] = "clip"
+    ratio: Literal["token", "completion_mean", "completion"] = "token"
+    aggregate: Literal["tokens", "completions", "constant"] = "tokens"
     clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
     clip_high: float = Field(default=0.28, gt=0.0)
+    clip_dual: float | None = Field(default=None, gt=1.0)
+    kl: Literal["k1", "k2", "k3"] = "k3"
+    kl_in: Literal["loss", "reward"] = "loss"
+    kl_weighted: bool = False
     kl_beta: float = Field(default=0.0, ge=0.0)
     kl_every: int = Field(default=5, ge=0)
-    std_floor: Annotated[float, Field(ge=0.0)] | Literal["judge"] = "judge"
+    correction: Literal["token_truncate", "token_mask", "completion_truncate", "completion_mask", "none"] = (
+        "token_truncate"
+    )
+    correction_max: float = Field(default=2.0, gt=1.0)
     updates_per_batch: int = Field(default=1, ge=1)
     micro_batch: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> Self:
+        if self.pairwise_accuracy is not None and (self.baseline == "batch" or self.by_criterion):
+            raise ValueError("pairwise_accuracy: is within groups; remove `baseline = batch` or `by_criterion`")
+        if self.std_floor not in ("judge", 0) and (self.divide_by in ("mean", "none") or self.by_criterion):
+            raise ValueError("std_floor: advantages are not divided by a deviation of rewards here; remove it")
+        if self.ratio != "token" and self.aggregate != "completions":
+            raise ValueError('ratio: a completion has one ratio; set aggregate = "completions"')
+        if self.clip_dual is not None and (self.surrogate == "cispo" or self.clip_dual <= 1 + self.clip_high):
+            raise ValueError("clip_dual: expected more than 1 + clip_high, and `surrogate = clip`")
+        if self.kl_beta and self.kl == "k1" and self.kl_in == "loss" and not self.kl_weighted:
+            raise ValueError("kl: the gradient of k1 in the loss is 0 on average; set kl_weighted, or kl_in = reward")
+        if self.kl_in == "reward" and (self.kl_weighted or self.by_criterion):
+            raise ValueError("kl_in: `kl_weighted` and `by_criterion` need the penalty in the loss")
+        return self
 
 
 LocalJudge = Annotated[
@@ -335,13 +333,7 @@ LocalJudge = Annotated[
 
 
 class EvolveConfig(ConfigSection):
-    """Evolution of the rubrics while the policy trains: rounds of proposals, from groups of its completions.
-
-    ``proposer`` is the judge whose model proposes, ``trusted`` one that the values of criteria are compared with.
-    Of a step with a round, the proposer is shown up to ``shown`` completions of each prompt. ``weight`` is that of an
-    evolved criterion, as a share of the authored criteria's absolute weights. A retired criterion is tried again
-    ``retest_every`` steps after its last trial. The proposer's replies may cost ``budget`` US dollars.
-    """
+    """Evolution of the rubrics while the policy trains: rounds of proposals, from groups of its completions."""
 
     proposer: LocalJudge
     trusted: LocalJudge | None = None
@@ -355,6 +347,11 @@ class EvolveConfig(ConfigSection):
     retest_every: int = Field(default=50, ge=1)
     budget: float | None = Field(default=None, gt=0.0)
 
+    @property
+    def judges(self) -> dict[str, str | Judge]:
+        """The judges that are named, by field."""
+        return {"proposer": self.proposer} | ({"trusted": self.trusted} if self.trusted is not None else {})
+
     @field_validator("proposer")
     @classmethod
     def _has_a_model(cls, proposer: str | Judge) -> str | Judge:
@@ -364,11 +361,7 @@ class EvolveConfig(ConfigSection):
 
 
 class ServiceJudge(ConfigSection):
-    """The judge ``name`` of a running ``rubricsvc serve`` at the URL ``service``; the key is ``RUBRICSVC_API_KEY``.
-
-    ``timeout_s`` limits the scoring of a step, waiting for a service that is down included. Completions that are not
-    scored by then have no reward.
-    """
+    """The judge ``name`` of a running ``rubricsvc serve`` at the URL ``service``; the key is ``RUBRICSVC_API_KEY``."""
 
     service: str
     name: str
@@ -400,16 +393,7 @@ BaselineName = Literal[
 
 
 class EvalConfig(DataSource):
-    """Evaluation on held-out prompts: of the starting policy, every ``every`` steps, and at the end.
-
-    The prompts are those of ``path`` or ``store``, or the share ``share`` of the run's data, which is not trained on.
-    ``samples`` completions of each are sampled as in training, and one is decoded greedily where ``greedy`` is set.
-    They are scored by the training reward (``reward``), by each of ``judges``, and by their rubrics' checks alone
-    (``checks``). The best checkpoint is chosen by ``gold``: the name of one of these; unset, the first judge, else the
-    checks, else the reward. With ``baselines`` those that are named, or all, are run after the training
-    (`trainer.evaluation`). ``other`` are prompts of another collection for two of them. With
-    ``stop_on_divergence`` a run stops where its reward diverges from gold (`trainer.divergence`).
-    """
+    """Evaluation on held-out prompts: of the starting policy, every ``every`` steps, and at the end."""
 
     share: float | None = Field(default=None, gt=0.0, lt=1.0)
     every: int = Field(default=50, ge=1)
@@ -458,32 +442,11 @@ class ControlConfig(ConfigSection):
 
 
 _MUTABLE_SETTINGS = {
-    "steps",
-    "out",
-    "data.path",
-    "data.format",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "max_unscored",
-    "pause_after",
-    "max_pause_s",
-    "scored_by",
-    "score_timeout_s",
-    "local_only",
-    "local_networks",
-    "criterion_metrics",
-    "trackers",
-    "policy.device",
-    "sampling.server",
-    "optim.micro_batch",
-    "judge.endpoint",
-    "judge.service",
-    "judge.timeout_s",
-    "optim.kl_every",
-    "data.store",
-    "data.domains",
-    "demonstrations.path",
-}
+    "steps", "out", "data.path", "data.format", "checkpoint_every", "keep_checkpoints", "max_unscored",
+    "pause_after", "max_pause_s", "scored_by", "score_timeout_s", "local_only", "local_networks",
+    "criterion_metrics", "trackers", "policy.device", "sampling.server", "optim.micro_batch", "judge.endpoint",
+    "judge.service", "judge.timeout_s", "optim.kl_every", "data.store", "data.domains", "demonstrations.path",
+}  # fmt: skip
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
 _MUTABLE_NESTED: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True}, "eval": True}
@@ -494,20 +457,16 @@ Identity = dict[str, Any]
 
 
 class TrainConfig(ConfigSection):
-    """Settings of `trainer.loop.train`.
+    """Settings of `trainer.loop.train`. With ``out`` unset nothing is written.
 
-    A step is not taken when more than the share ``max_unscored`` of its completions has no reward: what is left would
-    be mostly noise. After ``pause_after`` attempts in a row the run pauses until the judge is back, for up to
-    ``max_pause_s`` seconds. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
-    ``best_of_n_supervised`` is a baseline: the best completion of each group, sampled from the starting policy, is
-    learned by its likelihood. ``overlong`` is what completions count that were cut off at the limit of tokens
-    (`trainer.algorithms.grpo.counted_rewards`); metrics, records and evaluations have their own rewards.
+    ``algorithm`` is a preset (`trainer.algorithms.PRESETS`), a Python file (`trainer.algorithms.custom`), or the
+    baseline ``best_of_n_supervised``. ``overlong`` changes the rewards that are learned from, not those on record.
     """
 
     steps: int = Field(ge=1)
     seed: int = 0
-    algorithm: Literal["grpo", "best_of_n_supervised"] = "grpo"
-    overlong: Literal["keep", "mask", "zero", "soft"] = "keep"
+    algorithm: str = "dapo"
+    overlong: Literal["keep", "mask", "mask_loss", "zero", "soft"] = "keep"
     out: Path | None = None
     checkpoint_every: int = Field(default=50, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -525,6 +484,24 @@ class TrainConfig(ConfigSection):
     evolve: EvolveConfig | None = None
     control: ControlConfig | None = None
     eval: EvalConfig | None = None
+
+    @field_validator("algorithm")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        known = [*PRESETS, SUPERVISED]
+        if name not in known and not name.endswith(".py"):
+            raise ValueError(f"unknown algorithm {name!r}; expected {', '.join(known)}, or a Python file (*.py)")
+        return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        """Fill in what the preset says of fields that are not set."""
+        preset = PRESETS.get(str(data.get("algorithm"))) if isinstance(data, dict) else None
+        given = data.get("optim", {}) if preset else None
+        if isinstance(given, OptimConfig):
+            given = given.model_dump(exclude_unset=True)
+        return data | {"optim": preset | given} if preset and isinstance(given, dict) else data
 
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:
@@ -550,19 +527,15 @@ class TrainConfig(ConfigSection):
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
         pinned = {"judge_digest": judge_digest} if judge_digest else {}
+        if self.algorithm.endswith(".py"):  # what it is, wherever it lies
+            pinned["algorithm"] = hashlib.sha256(Path(self.algorithm).read_bytes()).hexdigest()
         if self.out is not None and Path(self.policy.model).is_dir():
             pinned["policy.model"] = os.path.relpath(Path(self.policy.model).resolve(), self.out.resolve())
         return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": tasks_digest}
 
 
 class RunConfig(TrainConfig):
-    """A whole run, as its file describes it: the settings of training, the data and the judge.
-
-    ``scored_by`` says whether Celery workers score, through the queue, or the process of the run. ``score_timeout_s``
-    limits the scoring of a step through the queue, waiting for a database that is down included. ``trackers`` get the
-    metrics and evaluations, too. With ``local_only`` every judge, tool and tracker must be on this machine, or in one
-    of ``local_networks``; see `trainer.run`.
-    """
+    """A whole run, as its file describes it: the settings of training, the data and the judge."""
 
     data: DataConfig
     judge: JudgeSetting
@@ -616,6 +589,11 @@ def load_config(path: Path, *, changes: Mapping[str, Any] | None = None) -> RunC
 
     folder = path.parent
     values: dict[str, Any] = {"out": folder / config.out, "data": resolved(config.data, folder)}
+    if config.algorithm.endswith(".py"):
+        from trainer.algorithms.custom import algorithm_of
+
+        values["algorithm"] = str(folder / config.algorithm)
+        algorithm_of(values["algorithm"], config.optim)
     if config.eval is not None:
         values["eval"] = resolved(config.eval, folder)
         if (other := config.eval.other) is not None:

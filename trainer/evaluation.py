@@ -129,14 +129,8 @@ def setup_of(settings: EvalConfig, config: TrainConfig, tasks: Sequence[Task]) -
 class Evaluator:
     """Samples completions of held-out prompts and has them scored.
 
-    All evaluations of a run use the same random numbers, so that those of two policies are paired.
-
-    Args:
-        config: Settings of the run, with ``eval``.
-        tasks: The held-out prompts.
-        scorers: What scores, by the names of ``EvalConfig.score_names``.
-        on_progress: Called with what is done now, in words.
-        stop: When set, an evaluation ends without a result.
+    All evaluations of a run use the same random numbers, so that those of two policies are paired. ``scorers`` have
+    the names of ``EvalConfig.score_names``. When ``stop`` is set, an evaluation ends without a result.
     """
 
     def __init__(
@@ -168,14 +162,10 @@ class Evaluator:
     def evaluate(
         self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: Metrics | None = None
     ) -> Evaluated:
-        """Evaluate a policy.
+        """Evaluate a policy after ``step`` training steps.
 
-        Args:
-            policy: The policy.
-            step: Its training steps.
-            name: Its name in completions; by default its own.
-            best_of: Samples of which each counted one is the best by the training reward.
-            start: The line of the policy to compare with.
+        Of ``best_of`` samples each counted one is the best by the training reward; ``start`` is the line of the policy
+        to compare with.
         """
         begun = time.perf_counter()
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
@@ -318,21 +308,8 @@ def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> R
         fields: dict[str, Any] = {"greedy": one.greedy, "tokens": one.tokens, "truncated": truncated}
         groups[one.prompt].append(EvaluationCompletion(completion=one.completion, rewards=tuple(rewards), **fields))
     tasks, line = evaluator.tasks, evaluated.line if name == STEP else {**evaluated.line, "baseline": name}
-    return RunEvaluation(
-        name=name,
-        step=line["step"],
-        line=dict(line),
-        groups=tuple(
-            EvaluationGroup(
-                prompt=tasks[place].prompt,
-                prompt_name=tasks[place].name,
-                rubric=tasks[place].rubric,
-                rubric_name=tasks[place].rubric_name,
-                completions=tuple(some),
-            )
-            for place, some in groups.items()
-        ),
-    )
+    recorded = tuple(EvaluationGroup(**tasks[at].recorded, completions=tuple(some)) for at, some in groups.items())
+    return RunEvaluation(name=name, step=line["step"], line=dict(line), groups=recorded)
 
 
 LINES = "eval.jsonl"
@@ -341,12 +318,8 @@ LINES = "eval.jsonl"
 class Evaluation:
     """Evaluates the policies of a run: the starting one, those after every ``eval.every`` steps, and the last.
 
-    Args:
-        evaluator: What samples and scores.
-        out: Folder of the run; None records in memory only.
-        steps: Number of steps of the run.
-        recorder: Records the evaluations; those of a baseline's own run only after the last step.
-        name: The name that they are recorded under: `STEP`, or that of a baseline.
+    They are recorded under ``name``: `STEP`, or that of a baseline, of which the ``recorder`` gets the last only.
+    Without the folder ``out`` they are in memory.
     """
 
     def __init__(
@@ -566,16 +539,9 @@ def run_baselines(
 ) -> list[Metrics] | None:
     """Run the baselines that are missing, and return their evaluations; None if it was stopped.
 
-    Args:
-        config: Settings of the run, with ``out``.
-        policies: What loads the policy that the run starts from, and the one that it has trained.
-        tasks: The prompts to train on.
-        rewards: The training reward.
-        evaluator: The run's.
-        other: The other prompts, where the run has some.
-        on_step: Called with the metrics of each step of the supervised baseline.
-        stop: When set, the supervised baseline ends after the current step, and goes on when it is run again.
-        recorder: Records the baselines as evaluations of the run, also earlier ones that are not on record.
+    ``policies`` load the policy that the run starts from, and the one that it has trained. ``on_step`` is called with
+    the steps of the supervised baseline, which goes on when it is run again after a stop. The ``recorder`` gets earlier
+    baselines as well that are not on record.
     """
     if config.out is None:
         raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")

@@ -23,7 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -33,11 +33,15 @@ from torch import Tensor
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.reward import formula_for, reward_or_null
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup, RunStep
 from trainer import checkpoint, metrics
 from trainer.alarms import monitor_alarms
-from trainer.algorithms import grpo, supervised
+from trainer.algorithms import SUPERVISED
+from trainer.algorithms.advantages import GroupRewards, best_rows, counted_rewards, group_statistics
+from trainer.algorithms.custom import Algorithm, algorithm_of
+from trainer.algorithms.losses import TokenBatch, Totals, kl_estimate, likelihood
 from trainer.config import DemonstrationsConfig, Identity, TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
@@ -112,21 +116,12 @@ def train(
     evaluation: Evaluation | None = None,
     tracking: Tracking = NO_TRACKING,
 ) -> History:
-    """Train ``policy`` and return the metrics of every step.
+    """Train ``policy`` and return the metrics of every step, with which ``on_step`` is called.
 
-    Args:
-        policy: the model that the run starts from, also when it is resumed.
-        tasks: prompts with their rubrics.
-        rewards: where rewards come from.
-        config: settings; without ``config.out`` nothing is written.
-        on_step: called with the metrics of each step.
-        stop: when set, the run ends after the current step, or in a pause at once, with a checkpoint.
-        resume: continue from the newest intact checkpoint in ``config.out``; without any, from the first step.
-        record: plain data to write into ``config.json`` beside the configuration.
-        evolution: what evolves the rubrics; needed with ``config.evolve``.
-        recorder: records the run with its rollouts.
-        evaluation: what evaluates the policy on held-out prompts; needed with ``config.eval``.
-        tracking: what gets the metrics and evaluations as well.
+    A resumed run gets the policy that it started from, and continues from the newest intact checkpoint in
+    ``config.out``; without any, from the first step. When ``stop`` is set, it ends after the current step, or in a
+    pause at once, with a checkpoint. ``record`` is plain data to write into ``config.json`` beside the configuration;
+    ``evolution`` and ``evaluation`` are needed with ``config.evolve`` and ``config.eval``.
     """
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
@@ -136,14 +131,15 @@ def train(
     trained_on = rewards if control is None else ControlRewards(rewards, control.reward, config.seed)
     scorer = StepScorer(trained_on, config, stop or Event(), recorder)
     optimizer = MasterAdamW(policy.model, config.optim)
-    needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
+    needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm == SUPERVISED
     reference = None
     if needs_start:  # a copy that is not trained
         model, name = copy.deepcopy(policy.model).requires_grad_(False), f"{policy.name} (reference)"
         how: dict[str, Any] = {"fold_system": policy.fold_system}
         reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server, **how)
         reference.template_options = policy.template_options
-    state = TrainState(policy, reference, optimizer, config, floor, evolution)
+    algorithm = algorithm_of(config.algorithm, config.optim)
+    state = TrainState(policy, reference, optimizer, config, floor, evolution, algorithm)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
     of_judge = constants | {"judge_repeatability": repeatability}
@@ -238,20 +234,11 @@ def _step(
         evolved["evolve_time"] = time.perf_counter() - evolve_start
     batch, resampled = _resampled(state, tasks, scorer, batch, step=step, clock=clock)
     train_start = time.perf_counter()
-    pools = None
-    if state.config.prompts is not None and state.config.prompts.divide_by == "domain":
-        domains = sorted({task.domain for task in batch.tasks})
-        pools = torch.tensor([domains.index(task.domain) for task in batch.tasks])
-    updated = update(state, batch.rollouts, batch.counted_GM, step, pools)
+    updated = update(state, batch.rollouts, batch.group_rewards(state.std_floor), step)
     end = time.perf_counter()
-    groups = rollout_groups(
-        batch.task_of_B,
-        batch.completions,
-        batch.scored,
-        advantages=updated.advantages_B.tolist(),
-        tokens=batch.rollouts.lengths.tolist(),
-        logprob_sums=updated.logprob_sums_B.tolist(),
-    )
+    measured = (updated.advantages_B, batch.rollouts.lengths, updated.logprob_sums_B)
+    numbers = zip(*(tensor.tolist() for tensor in measured), strict=True)
+    groups = rollout_groups(batch.task_of_B, batch.completions, batch.scored, numbers)
     return {
         **metrics.reward_metrics(batch.rewards_GM, state.std_floor, batch.tasks, batch.counted_GM),
         **metrics.rollout_metrics(batch.rollouts),
@@ -281,7 +268,7 @@ def _scored(
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     rewards_GM = torch.tensor(values, dtype=torch.float64).view(-1, state.config.sampling.group_size)
     limit, rule = state.config.sampling.max_new_tokens, state.config.overlong
-    counted_GM = grpo.counted_rewards(rewards_GM, rollouts.truncated_B, rollouts.lengths, limit, rule)
+    counted_GM = counted_rewards(rewards_GM, rollouts.truncated_B, rollouts.lengths, limit, rule)
     return ScoredBatch(tasks, rollouts, completions, scored, rewards_GM, counted_GM), how
 
 
@@ -357,7 +344,7 @@ def warm_up(
     """Have the policy learn demonstrations before it is rewarded, or continue to; return whether it is done.
 
     The warm-up is a run of its own, which ends before the run begins: of each prompt's demonstrations the best by the
-    run's reward is learned by its likelihood (`trainer.algorithms.supervised`), so that those which the rubric gives
+    run's reward is learned by its likelihood (`trainer.algorithms.losses`), so that those which the rubric gives
     little are not learned where there are better ones. ``load`` returns the untouched policy.
     """
     folder, settings = warmed_up_model(config).parents[2], config.demonstrations or DemonstrationsConfig()
@@ -365,7 +352,7 @@ def warm_up(
     group_size = min(most, config.sampling.group_size)
     off = dict.fromkeys(("demonstrations", "prompts", "control", "evolve", "eval"))
     changes: dict[str, Any] = {
-        "algorithm": "best_of_n_supervised",
+        "algorithm": SUPERVISED,
         "out": folder,
         "steps": settings.steps,
         "keep_checkpoints": 1,
@@ -399,7 +386,29 @@ class ScoredBatch:
     @property
     def has_signal(self) -> list[bool]:
         """Whether the rewards of each group [G] deviate; a group without a signal teaches nothing."""
-        return (grpo.group_statistics(self.counted_GM)[1].squeeze(-1) > 0).tolist()
+        return (group_statistics(self.counted_GM)[1].squeeze(-1) > 0).tolist()
+
+    def group_rewards(self, std_floor: float) -> GroupRewards:
+        """Return what advantages are computed from; without verdicts the whole reward is the only part."""
+        domains = sorted({task.domain for task in self.tasks})
+        members, most = self.rewards_GM.shape[-1], max(len(task.rubric.criteria) for task in self.tasks)
+        parts_GKM = torch.full((len(self.tasks), most + 1, members), torch.nan, dtype=torch.float64)
+        weights_GK = torch.zeros(parts_GKM.shape[:2], dtype=torch.float64)
+        for row, scored in enumerate(self.scored):
+            group, member = divmod(row, members)
+            rubric = self.tasks[group].rubric
+            values = {one.criterion: one.value for one in scored.verdicts if one.value is not None}
+            explained = reward_or_null(rubric, scored.verdicts).contributions if values else {}
+            rest = float(self.counted_GM[group, member]) - math.fsum(explained.values())
+            parts_GKM[group, -1, member] = 0.0 if abs(rest) < 1e-9 else rest  # rounding is no part
+            weights_GK[group, -1] = 1.0
+            weight_of = formula_for(rubric, rubric.formula).weights(rubric) if explained else {}
+            for place, (key, weight) in enumerate(weight_of.items()):
+                weights_GK[group, place] = weight / (math.fsum(weight_of.values()) or 1.0)
+                value = values.get(key, math.nan)
+                parts_GKM[group, place, member] = math.copysign(value, rubric.by_key[key].weight)
+        domain_of_G = torch.tensor([domains.index(task.domain) for task in self.tasks])
+        return GroupRewards(self.counted_GM, std_floor, domain_of_G, parts_GKM, weights_GK)
 
     def select(self, groups: Sequence[int]) -> ScoredBatch:
         """Return some of the groups."""
@@ -460,11 +469,12 @@ class TrainState:
     config: TrainConfig
     std_floor: float
     evolution: OnlineEvolution | None = None
+    algorithm: Algorithm = field(default_factory=Algorithm)
 
     @property
     def sampler(self) -> Policy:
         """The policy that completions are sampled from."""
-        return self.policy if self.config.algorithm == "grpo" or self.reference is None else self.reference
+        return self.policy if self.config.algorithm != SUPERVISED or self.reference is None else self.reference
 
 
 @dataclass(frozen=True)
@@ -479,66 +489,65 @@ class Update:
     logprob_sums_B: Tensor
 
 
-def update(
-    state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int, pool_of_G: Tensor | None = None
-) -> Update:
+def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: int) -> Update:
     """Update the policy on one batch of scored completions.
 
-    The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet.
+    The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet. A penalty
+    in the reward does.
 
-    ``rewards_GM`` are the rewards of the rollouts, NaN where there is none; ``step`` counts from 0; ``pool_of_G`` as in
-    `grpo.advantages`.
+    ``rewards`` are those of the rollouts, NaN where there is none; ``step`` counts from 0.
     """
-    optim, temperature = state.config.optim, state.config.sampling.temperature
-    if is_grpo := state.config.algorithm == "grpo":  # all scored completions are learned, else the best of each group
-        learned_N = (~rewards_GM.isnan()).flatten().nonzero().flatten()
+    config, optim, temperature = state.config, state.config.optim, state.config.sampling.temperature
+    if supervised := config.algorithm == SUPERVISED:  # the best of each group is learned, else what is scored
+        learned_N = best_rows(rewards.rewards_GM)
     else:
-        learned_N = supervised.best_rows(rewards_GM)
+        masked_B = rollouts.truncated_B.cpu() & (config.overlong == "mask_loss")
+        learned_N = (~rewards.rewards_GM.isnan().flatten() & ~masked_B).nonzero().flatten()
     learned_N, tokens_B = learned_N.to(state.policy.device), rollouts.mask_BT.sum(-1)
     # those of a prompt together, by length: micro-batches of them have the least padding
     rows_N = learned_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[learned_N].argsort(stable=True)]
-    advantages_B = grpo.advantages(rewards_GM, state.std_floor, pool_of_G).flatten().float().to(state.policy.device)
     micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
-    tokens = int(rollouts.lengths[rows_N].sum())
+    limit = config.environment.max_tokens if config.environment is not None else config.sampling.max_new_tokens
+    totals = Totals(int(rollouts.lengths[rows_N].sum()), len(rows_N), limit)
     lr = state.optimizer.learning_rate(step)
     due = optim.kl_beta > 0 or (optim.kl_every > 0 and (step + 1) % optim.kl_every == 0)
-    reference = state.reference if is_grpo and due else None
+    reference = None if supervised or not due else state.reference
+    parts = [rollouts.select(rows) for rows in micro_batches]
+    ref_logp = [reference.logprobs(part, temperature)[0] for part in parts] if reference is not None else []
+    if optim.kl_beta and optim.kl_in == "reward" and ref_logp:
+        kl_B = torch.zeros(len(tokens_B), dtype=rewards.rewards_GM.dtype)
+        for rows, part, ref_BT in zip(micro_batches, parts, ref_logp, strict=True):
+            with torch.no_grad():
+                kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
+            kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
+        rewards = replace(rewards, rewards_GM=rewards.rewards_GM - optim.kl_beta * kl_B.view_as(rewards.rewards_GM))
+    advantages_B = state.algorithm.advantages_of(rewards, optim).flatten().float().to(state.policy.device)
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
-    ref_logp: list[Tensor | None] = []
     sums: dict[str, float] = defaultdict(float)
     gaps: list[Tensor] = []
     for epoch in range(optim.updates_per_batch):
-        for index, rows in enumerate(micro_batches):
-            part = rollouts.select(rows)
+        for index, (rows, part) in enumerate(zip(micro_batches, parts, strict=True)):
+            ref = ref_logp[index] if ref_logp else None
             logp_BT, entropy_BT = state.policy.logprobs(part, temperature)
             if epoch == 0:
                 old_logp.append(logp_BT.detach())
                 logprob_sums_B[rows] = old_logp[index].float().sum(-1)
-                ref_logp.append(ref := reference.logprobs(part, temperature)[0] if reference else None)
                 sums["entropy"] += float(entropy_BT.sum())
                 if part.sampled_logp_BT is not None:
                     gaps.append((old_logp[index] - part.sampled_logp_BT)[part.written_BT])
                 if ref is not None:
-                    sums["kl_start"] += float(torch.where(part.written_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
-            if is_grpo:
-                loss = grpo.loss(
-                    logp_BT,
-                    old_logp[index],
-                    advantages_B[rows],
-                    part.written_BT,
-                    tokens=tokens,
-                    clip_low=optim.clip_low,
-                    clip_high=optim.clip_high,
-                    kl_beta=optim.kl_beta,
-                    ref_logp_BT=ref_logp[index] if optim.kl_beta else None,
-                    sampled_logp_BT=part.sampled_logp_BT,
-                )
+                    kl_BT = kl_estimate(old_logp[index], ref)
+                    sums["kl_start"] += float(torch.where(part.written_BT, kl_BT, 0.0).sum())
+            if supervised:
+                loss = likelihood(logp_BT, part.written_BT, totals)
             else:
-                loss = supervised.loss(logp_BT, part.written_BT, tokens=tokens)
+                penalised = ref if optim.kl_beta and optim.kl_in == "loss" else None
+                given = (logp_BT, old_logp[index], advantages_B[rows], part.written_BT, totals)
+                loss = state.algorithm.loss_of(TokenBatch(*given, penalised, part.sampled_logp_BT), optim)
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
         sums["grad_norm"] += state.optimizer.step(lr)
-    update_metrics = metrics.update_metrics(sums, tokens, optim, gaps) | {"learning_rate": lr}
+    update_metrics = metrics.update_metrics(sums, totals.tokens, optim, gaps) | {"learning_rate": lr}
     return Update(update_metrics, advantages_B, logprob_sums_B)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rubricsvc.core.prompt import Completion
-from trainer.algorithms import grpo
+from trainer.algorithms.advantages import group_statistics
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
 from trainer.monitors.measures import Monitor, Observed
@@ -36,22 +36,16 @@ def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) 
     readout's probabilities.
     """
     measured = judge.repeatability.reward.value if judge and judge.repeatability else None
-    if std_floor != "judge":
-        floor, origin = std_floor, "config"
-    elif judge is None:
-        floor, origin = 0.0, "no_judge"
-    elif measured is not None:
-        floor, origin = measured, "judge"
-    else:
-        floor, origin = 0.0, "unmeasured"
+    origin = "config" if std_floor != "judge" else "no_judge" if judge is None else "judge"
+    if judge is not None and origin == "judge" and measured is None:
+        origin = "unmeasured"
         log.warning(
             "the repeatability of judge %s was not measured: advantages have no floor for the standard deviation, and "
             "a group whose rewards differ only by the judge's noise counts in full; run `rubricsvc judges "
             "repeatability %s` or set optim.std_floor",
-            judge.name,
-            judge.name,
+            *(judge.name, judge.name),
         )
-    metrics: Metrics = {"std_floor": floor, "std_floor_origin": origin}
+    metrics: Metrics = {"std_floor": measured or 0.0 if std_floor == "judge" else std_floor, "std_floor_origin": origin}
     if judge is None or judge.calibrated is None:
         return metrics
     if judge.calibrated:
@@ -108,8 +102,8 @@ def reward_metrics(
     in ``frac_reward_zero_std``, the share of groups without a signal. ``frac_reward_std_floored`` is the share of
     groups with a deviation above 0 and below the floor. Both are of ``counted_GM`` where rewards count otherwise.
     """
-    _, std_G1 = grpo.group_statistics(rewards_GM)
-    _, signal_G1 = grpo.group_statistics(rewards_GM if counted_GM is None else counted_GM)
+    _, std_G1 = group_statistics(rewards_GM)
+    _, signal_G1 = group_statistics(rewards_GM if counted_GM is None else counted_GM)
     domains: defaultdict[str, list[int]] = defaultdict(list)
     for at, task in enumerate(tasks):
         domains[task.domain].append(at)
@@ -162,7 +156,7 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig, g
     }
     if "kl_start" in sums:
         metrics["kl/start"] = sums["kl_start"] / positions
-    metrics |= {"kl": sums["kl"] / positions / updates} if optim.kl_beta else {}
+    metrics |= {"kl": sums["kl"] / positions / updates} if optim.kl_beta and optim.kl_in == "loss" else {}
     if not gaps:
         return metrics
     gap_N = torch.cat(list(gaps))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import combinations
 from math import hypot, isfinite
 from pathlib import Path
 from statistics import fmean, stdev
@@ -38,6 +39,7 @@ from rubricsvc.stats.agreement import MIN_LABELS
 from rubricsvc.stats.estimates import over_prompts
 from rubricsvc.stats.paired import chosen_mean, tau_within
 from rubricsvc.stats.reports import CriterionAgreement
+from trainer.algorithms import SUPERVISED
 from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
@@ -220,6 +222,7 @@ class Preview:
     ``features`` and ``criteria`` have Kendall's tau with the reward within prompts, of those that vary; ``by_chance``
     is what the largest of features exceeds in 5 % of the random orders of rewards. ``reward_gain`` and ``gold_gain``
     are those of the best of ``best_of`` samples by the reward less their mean; gold is None without a gold score.
+    ``order`` has differences of the reward with the share of pairs that it orders as gold does (`right_orders`).
     """
 
     groups: int
@@ -230,6 +233,27 @@ class Preview:
     best_of: int
     reward_gain: float
     gold_gain: Estimate | None
+    order: Sequence[tuple[float, float]] = ()
+
+
+MIN_ORDERS = 20
+"""Pairs that the share of right orders at a difference is measured on."""
+
+
+def right_orders(rewards: Values, gold: Values) -> list[tuple[float, float]]:
+    """Return up to four mean differences of rewards within prompts, each with the share of pairs ordered as by gold.
+
+    Each is of as many pairs, of different gold; equal rewards count half.
+    """
+    found = (
+        (abs(one - other), 0.5 if one == other else float((one > other) == (above > below)))
+        for values in zip(rewards, gold, strict=True)
+        for (one, above), (other, below) in combinations(zip(*values, strict=True), 2)
+        if above != below
+    )
+    pairs = sorted(found, key=lambda pair: pair[0])
+    parts = np.array_split(np.array(pairs), min(4, len(pairs) // MIN_ORDERS)) if len(pairs) >= MIN_ORDERS else []
+    return [(float(gap), float(right)) for gap, right in (part.mean(0).round(4) for part in parts)]
 
 
 def preview(
@@ -265,6 +289,7 @@ def preview(
         best_of=max(sizes),
         reward_gain=fmean(gains[0]),
         gold_gain=over_prompts(gains[1]) if gold is not None else None,
+        order=right_orders(rewards, gold) if gold is not None else (),
     )
 
 
@@ -507,14 +532,8 @@ def judge_checks(
 ) -> list[PreflightCheck]:
     """Return a check for each property of a judge.
 
-    Args:
-        judge: Its name.
-        agreement: Its agreement with labels.
-        where: Whose labels these are.
-        audit: Its audit.
-        passport: Its passport, or that of the base that it is.
-        scorer: Its row in the passport.
-        noise: Standard deviation of a reward if it is asked again; None if that was not measured.
+    ``where`` says whose labels the agreement is with; ``scorer`` is its row in the passport, which may be its base's.
+    ``noise`` is the standard deviation of a reward if it is asked again; None if that was not measured.
     """
     found = accuracy(agreement, where, audit, passport, scorer)
     passed, value = None, "not measured"
@@ -547,11 +566,7 @@ def judge_checks(
 def preview_checks(seen: Preview | None, noise: float, *, warmed_up: bool, several: bool) -> Iterator[PreflightCheck]:
     """Yield whether the reward has a signal, what it follows, and whether gold follows it.
 
-    Args:
-        seen: The preview; None where no prompt has two samples with rewards.
-        noise: Standard deviation of a reward if the judge is asked again.
-        warmed_up: Whether the policy has learned the demonstrations of the run, if there are any.
-        several: Whether a rubric has more than one criterion.
+    ``seen`` is None where no prompt has two samples with rewards, ``several`` whether a rubric has several criteria.
     """
     value, limit = "no prompt has two samples with rewards", f"a share of at least {MIN_SIGNAL:g}"
     advice = "raise sampling.group_size or sampling.temperature, or use criteria that tell completions apart"
@@ -571,6 +586,8 @@ def preview_checks(seen: Preview | None, noise: float, *, warmed_up: bool, sever
         advice = "the reward is one criterion's: change weights or wording of the others"
         yield _check("criteria", value, "more than one criterion decides", passed, advice)
     yield _gold_check(seen)
+    value = f"pairwise_accuracy = {[list(one) for one in seen.order]} by gold" if seen.order else "not measured"
+    yield _check("order", value, "none: a table for `[optim]`", True if seen.order else None)
 
 
 def _correlations(seen: Preview) -> Iterator[PreflightCheck]:
@@ -634,7 +651,7 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         model = AutoConfig.from_pretrained(model_path(config.policy.model))
         with torch.device("meta"):
             weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
-    copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
+    copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm == SUPERVISED else 1
     device, context = config.policy.device or default_device(), context_of(model)
     try:
         torch.empty(0, device=device)

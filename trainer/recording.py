@@ -143,39 +143,29 @@ def rollout_groups(
     tasks: Sequence[Task],
     completions: Sequence[Completion],
     scored: Sequence[ScoredRollout],
-    *,
-    advantages: Sequence[float],
-    tokens: Sequence[int],
-    logprob_sums: Sequence[float],
+    measured: Iterable[tuple[float, int, float]],
 ) -> tuple[RolloutGroup, ...]:
     """Return the rollouts of a step for a `RunRecorder`; all arguments have one entry for each completion.
 
-    Completions of one prompt are adjacent.
+    Completions of one prompt are adjacent; ``measured`` are advantages, tokens and sums of log-probabilities.
     """
     groups: list[tuple[Task, list[Rollout]]] = []
-    for place, (task, completion, result) in enumerate(zip(tasks, completions, scored, strict=True)):
+    for task, completion, result, (advantage, tokens, logprobs) in zip(
+        tasks, completions, scored, measured, strict=True
+    ):
         if not groups or groups[-1][0] is not task:
             groups.append((task, []))
-        reward = result.reward.value
+        has_advantage = result.reward.value is not None and math.isfinite(advantage)
         rollout = Rollout(
             completion=completion,
-            advantage=advantages[place] if reward is not None and math.isfinite(advantages[place]) else None,
-            tokens=tokens[place],
+            advantage=advantage if has_advantage else None,
+            tokens=tokens,
             truncated=bool(completion.sampling.get("truncated")),
-            logprob_sum=logprob_sums[place] if math.isfinite(logprob_sums[place]) else None,
+            logprob_sum=logprobs if math.isfinite(logprobs) else None,
             **recorded_reward(result),
         )
         groups[-1][1].append(rollout)
-    return tuple(
-        RolloutGroup(
-            prompt=task.prompt,
-            prompt_name=task.name,
-            rubric=task.rubric,
-            rubric_name=task.rubric_name,
-            rollouts=tuple(rollouts),
-        )
-        for task, rollouts in groups
-    )
+    return tuple(RolloutGroup(**task.recorded, rollouts=tuple(rollouts)) for task, rollouts in groups)
 
 
 @contextmanager
@@ -203,14 +193,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
 
     No method raises because of the database or the service.
     A thread reports every ``heartbeat_seconds`` that the run goes on, and delivers what was kept. ``stop`` is set once
-    the run is asked to stop, which is read with each step and heartbeat.
-
-    Args:
-        store: where the run is recorded.
-        key: the run's identity, the same at each resume.
-        folder: the run's folder.
-        stop: what ends the training after its current step.
-        heartbeat_seconds: time between heartbeats.
+    the run is asked to stop, which is read with each step and heartbeat. ``key`` is the same at each resume.
     """
 
     def __init__(
@@ -346,6 +329,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
         self._is_warned = True
 
     def _beat(self) -> None:
+        """Report that the run goes on, and deliver what was kept, until it ends."""
         while not self._is_closed.wait(self._seconds):
             if self.run_id is None or self._undelivered.path.exists():
                 self._catch_up()
@@ -489,13 +473,7 @@ def numbers(line: Metrics) -> dict[str, float]:
 
 
 class Tracking:
-    """The trackers of a run; one that raises an error is left out until the run is resumed.
-
-    Args:
-        names: Which.
-        folder: Folder of the run.
-        run: The run's name, the same at each resume.
-    """
+    """The trackers of a run; one that raises an error is left out until the run is resumed."""
 
     def __init__(self, names: Sequence[Name] = (), folder: Path | None = None, run: str = "") -> None:
         self._run, self._newest_evaluation = run, -1

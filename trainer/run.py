@@ -43,6 +43,7 @@ from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from trainer import checkpoint
 from trainer.alarms import NO_SIGNAL, VETOED, alarms
+from trainer.algorithms import SUPERVISED
 from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, load_config
 from trainer.data.tasks import RunTasks, Task, check_apart, hold_out, names_of, page_key, tasks_of
 from trainer.divergence import first_divergence
@@ -55,7 +56,7 @@ from workers.engines.local.embedded_model import EMBEDDED, fetch_embedded
 from workers.engines.local.weights import with_adapter_fields
 
 if TYPE_CHECKING:
-    from trainer.evaluation import Evaluator, OtherPrompts
+    from trainer.evaluation import Evaluator
     from trainer.evolution import OnlineEvolution
     from trainer.policies.policy import Policy
     from trainer.rewards import RewardSource
@@ -97,7 +98,7 @@ def check_local(run: RunConfig) -> None:
     if not (run.local_only or settings.local_only):
         return
     reached: list[tuple[str, str | None]] = []
-    evolve = (run.evolve.proposer, run.evolve.trusted) if run.evolve is not None else ()
+    evolve = run.evolve.judges.values() if run.evolve is not None else ()
     for judge in (run.judge, *(run.eval.judges if run.eval is not None else ()), *evolve):
         if isinstance(judge, ServiceJudge):
             reached.append((f"judge {judge.name!r}", judge.service))
@@ -167,7 +168,7 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
     sources: dict[str, DataSource] = {"data": loaded.data}
     sources |= {f"data.domains.{name}": domain for name, domain in loaded.data.domains.items()}
     if evolve is not None:
-        judges |= {"evolve.proposer": evolve.proposer, "evolve.trusted": evolve.trusted}
+        judges |= {f"evolve.{name}": judge for name, judge in evolve.judges.items()}
     if settings is not None:
         judges |= {f"eval.judges.{number}": judge for number, judge in enumerate(settings.judges)}
         sources["eval"] = settings
@@ -212,8 +213,7 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
     if settings is not None:
         changes["eval"] = settings.model_copy(update={"judges": tuple(found(one).value for one in settings.judges)})
     if evolve is not None:
-        given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
-        asked = {name: found(one, queued=False).value for name, one in given.items() if one is not None}
+        asked = {name: found(one, queued=False).value for name, one in evolve.judges.items()}
         proposer = asked["proposer"]
         if isinstance(proposer, Judge) and not proposer.model:
             message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
@@ -312,10 +312,7 @@ class TrainedRun:
 def prepare(config: RunConfig | Path | str, *, allow_drafts: bool = False, progress: Progress | None = None) -> Run:
     """Return a run whose configuration, judges and prompts were found and checked; nothing is loaded yet.
 
-    Args:
-        config: The configuration, or its file.
-        allow_drafts: Use rubrics that are not approved.
-        progress: Where the run reports to.
+    With ``allow_drafts`` rubrics that are not approved are used. ``progress`` is where the run reports to.
 
     Raises:
         InvalidError, NotFoundError: The configuration, a judge, a rubric or a prompt is not usable.
@@ -464,8 +461,7 @@ class Run:
         prompts = f"{counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks.train)}{repeated})"
         say(f"each step: {prompts}, {sampling.group_size} completions each, judge {judge.value.name}")
         if (evolve := run.evolve) is not None:
-            given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
-            described = ", ".join(f"{name} {one.name}" for name, one in given.items() if isinstance(one, Judge))
+            described = ", ".join(f"{name} {one.name}" for name, one in evolve.judges.items() if isinstance(one, Judge))
             by = "approved by people" if evolve.approve == "human" else "approved automatically"
             say(f"rubrics evolve every {counted(evolve.every, 'step')}: {described}; versions are {by}")
         if isinstance(judge.value, Judge):
@@ -491,7 +487,7 @@ class Run:
                 say(f"warning: divergence from gold is not tested: that needs {MIN_CLUSTERS} held-out prompts")
         say(judge.message)
         judges: list[object] = [judge.value, *(settings.judges if settings is not None else ())]
-        judges += [evolve.proposer, evolve.trusted] if evolve is not None else []
+        judges += evolve.judges.values() if evolve is not None else ()
         for one in judges:
             if isinstance(one, Judge):
                 fetch_embedded(say, one)
@@ -557,7 +553,7 @@ class Run:
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
         from trainer.environments.tools import make_acting
-        from trainer.evaluation import Evaluation, OtherPrompts
+        from trainer.evaluation import FOLDER, Evaluation, Evaluator, OtherPrompts, run_baselines
         from trainer.loop import train
         from trainer.preflight import check_sizes
 
@@ -586,7 +582,13 @@ class Run:
             for judge in run.eval.judges if run.eval is not None else ():
                 assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
                 scorers[judge.name] = sources.open(judge)
-            evaluate = partial(self._evaluator, scorers=scorers, opened=opened, on_progress=bar.note, stop=stop)
+
+            def evaluate(config: RunConfig, held_out: list[Task]) -> Evaluator | None:
+                if config.eval is None:
+                    return None
+                checks = {CHECKS: opened.enter_context(CheckRewards(held_out))} if config.eval.checks else {}
+                return Evaluator(config, held_out, {**scorers, **checks}, on_progress=bar.note, stop=stop)
+
             evaluator = evaluate(run, tasks.held_out)
             store = opened.enter_context(run_service(run)).runs
             with RunRecorder(store, key, self.out, stop) as recorder:
@@ -612,47 +614,14 @@ class Run:
                     elsewhere = evaluate(there, tasks.other)
                     acting = make_acting(there.environment, there.tools)
                     other = OtherPrompts(elsewhere, acting) if elsewhere is not None else None
-                    found = self._baselines(rewards, evaluator, other, bar, stop=stop, recorder=recorder)
+                    load = self.load_policy, partial(self.load_policy, checkpoint.folder(run.out, run.steps) / "model")
+                    bar.update(0, run.steps, "baselines")
+                    on_step = _shown_on(bar, run.steps, "best-of-n supervised")
+                    how: dict[str, Any] = {"other": other, "on_step": on_step, "stop": stop, "recorder": recorder}
+                    with checkpoint.locked(run.out / FOLDER):
+                        found = run_baselines(run, load, tasks.train, rewards, evaluator, **how)
                     history.stopped = found is None
             return _on_record(store, recorder.run_id), history
-
-    def _baselines(
-        self,
-        rewards: RewardSource,
-        evaluator: Evaluator,
-        other: OtherPrompts | None,
-        bar: Any,
-        *,
-        stop: Event,
-        recorder: RunRecorder | None,
-    ) -> list[Metrics] | None:
-        """Run the baselines, with prompts of another collection if there are ``other`` ones; None if stopped."""
-        from trainer.evaluation import FOLDER, run_baselines
-
-        run = self.config
-        bar.update(0, run.steps, "baselines")
-        trained = checkpoint.folder(run.out, run.steps) / "model"
-        load = self.load_policy, partial(self.load_policy, trained)
-        with checkpoint.locked(run.out / FOLDER):
-            on_step = _shown_on(bar, run.steps, "best-of-n supervised")
-            options: dict[str, Any] = {"other": other, "on_step": on_step, "stop": stop, "recorder": recorder}
-            return run_baselines(run, load, self.tasks.train, rewards, evaluator, **options)
-
-    def _evaluator(
-        self,
-        config: RunConfig,
-        held_out: list[Task],
-        scorers: Mapping[str, RewardSource],
-        opened: ExitStack,
-        **watched: Any,
-    ) -> Evaluator | None:
-        """Return what evaluates the run by the reward, the judges and checks; None without [eval]."""
-        from trainer.evaluation import Evaluator
-
-        if config.eval is None:
-            return None
-        checks = {CHECKS: opened.enter_context(CheckRewards(held_out))} if config.eval.checks else {}
-        return Evaluator(config, held_out, {**scorers, **checks}, **watched)
 
     @contextmanager
     def _evolution(self, key: str, rewards: RewardSource) -> Iterator[OnlineEvolution | None]:
@@ -758,13 +727,13 @@ def run_key(out: Path) -> str | None:
 def _shown_on(bar: Any, steps: int, before: str = "", *, algorithm: str = "") -> Callable[[Metrics], None]:
     """Return what shows the reward of each step, and why it taught the policy nothing.
 
-    Only GRPO needs rewards to differ.
+    Only the best of n needs no rewards that differ.
     """
 
     def on_step(step: Metrics) -> None:
         values = [step["reward"], step["reward_std"]]
         reward, deviation = ("-" if one is None else f"{one:.4f}".rstrip("0").rstrip(".") for one in values)
-        nothing = NO_SIGNAL if algorithm == "grpo" and step["frac_reward_zero_std"] == 1.0 else ""
+        nothing = NO_SIGNAL if algorithm not in ("", SUPERVISED) and step["frac_reward_zero_std"] == 1.0 else ""
         nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
         bar.update(step["step"], steps, ", ".join(filter(None, (before, f"reward {reward} ± {deviation}", nothing))))
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -41,6 +42,12 @@ class Task:
         """What a resumed run must share of the task."""
         domain = [self.domain] * bool(self.domain)
         return [self.prompt.digest, self.rubric.digest, *domain, *(one.digest for one in self.demonstrations)]
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The prompt and the rubric with their names, as records of rollouts and evaluations have them."""
+        named = {"prompt_name": self.name, "rubric_name": self.rubric_name}
+        return {"prompt": self.prompt, "rubric": self.rubric, **named}
 
 
 def tasks_of(records: Iterable[Record]) -> list[Task]:

@@ -17,6 +17,7 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.alarms import monitor_alarms
+from trainer.algorithms.advantages import GroupRewards
 from trainer.data.tasks import Task, tasks_of_step
 from trainer.loop import TrainState, train, update
 from trainer.optim import MasterAdamW, NonFiniteError
@@ -132,7 +133,7 @@ def test_update_ignores_unscored_completions() -> None:
     rewards = torch.tensor([math.nan if v is None else v for v in values], dtype=torch.float64).view(2, 4)
     garbled = rollouts.ids_BT.clone()
     garbled[rewards.flatten().isnan()] = 5
-    update(state, replace(rollouts, ids_BT=garbled), rewards, 0)
+    update(state, replace(rollouts, ids_BT=garbled), GroupRewards(rewards), 0)
     assert all(torch.equal(a, b) for a, b in zip(weights(policy), weights(other), strict=True))
 
 

@@ -69,6 +69,12 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path) -> None:
         assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
 
+DISAGREEING = (
+    'pairwise_accuracy = 0.1\nbaseline = "batch"', 'std_floor = 0.1\ndivide_by = "none"', 'ratio = "completion_mean"',
+    "clip_dual = 1.2", 'kl_beta = 0.1\nkl = "k1"', 'kl_in = "reward"\nkl_weighted = true',
+)  # fmt: skip
+
+
 def test_load_config_names_wrong_fields(tmp_path: Path) -> None:
     cases = [
         ("steps = 3", "", ["steps"]),
@@ -78,6 +84,15 @@ def test_load_config_names_wrong_fields(tmp_path: Path) -> None:
         ("steps = 3", "steps = 3\n[optim]\nlr = nan", ["optim.lr"]),
         ("steps = 3", "steps = 3\n[optim]\nstd_floor = -0.1", ["optim.std_floor"]),
         ("steps = 3", 'steps = 3\n[optim]\nstd_floor = "jugde"', ["optim.std_floor"]),
+        ("steps = 3", 'steps = 3\nalgorithm = "gpso"', ["algorithm"]),
+        ("steps = 3", 'steps = 3\nalgorithm = "none.py"', ["algorithm"]),
+        (
+            "steps = 3",
+            "steps = 3\n[optim]\npairwise_accuracy = [[0.1, 1.9]]",
+            ["optim.pairwise_accuracy", "optim.pairwise_accuracy.0.1"],
+        ),
+        ("steps = 3", "steps = 3\n[optim]\npairwise_accuracy = []", ["optim.pairwise_accuracy"]),
+        *(("steps = 3", f"steps = 3\n[optim]\n{line}", ["optim"]) for line in DISAGREEING),
         ("steps = 3", "steps = 3\n[sampling]\ngroup_size = 1", ["sampling.group_size"]),
         ("steps = 3", f"steps = 3\nseed = {2**63}", ["seed"]),
         ("steps = 3", 'steps = 3\n[evolve]\nproposer = "p"\nevery = 0\nretest = 1', ["evolve.every", "evolve.retest"]),
@@ -116,14 +131,11 @@ def test_load_config_names_wrong_fields(tmp_path: Path) -> None:
         assert list(dict.fromkeys(line.strip().partition(":")[0] for line in lines)) == names, (old, new)
 
 
-def test_load_config_refuses_orders_without_their_data(tmp_path: Path) -> None:
-    cases = [("weights = {medical = 1, suport = 1}", "did you mean 'support'?")]
-    for prompts, named in cases:
-        domains = 'domains = {medical = {path = "x"}, support = {store = ["s"]}}'
-        text = PLAIN.replace('path = "rubrics.yaml"', domains).replace("steps = 3", f"steps = 3\n[prompts]\n{prompts}")
-        with pytest.raises(InvalidError) as caught:
-            load(tmp_path, text)
-        assert named in caught.value.message
+def test_load_config_refuses_weights_of_other_domains(tmp_path: Path) -> None:
+    domains = 'domains = {medical = {path = "x"}, support = {store = ["s"]}}'
+    text = PLAIN.replace('path = "rubrics.yaml"', domains)
+    with pytest.raises(InvalidError, match="did you mean 'support'"):
+        load(tmp_path, text.replace("steps = 3", "steps = 3\n[prompts]\nweights = {medical = 1, suport = 1}"))
 
 
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")

@@ -2,13 +2,28 @@
 
 import math
 import statistics
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.algorithms import grpo, supervised
+from bench import parity
+from rubricsvc.core.reward import reward
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError
+from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
+from trainer.algorithms import PRESETS
+from trainer.algorithms.advantages import EPS, GroupRewards, counted_rewards
+from trainer.algorithms.advantages import advantages as advantages_of
+from trainer.algorithms.custom import algorithm_of
+from trainer.algorithms.losses import Loss, TokenBatch, Totals, kl_estimate, likelihood, loss
+from trainer.config import OptimConfig, TrainConfig
+from trainer.data.tasks import Task
+from trainer.loop import ScoredBatch, train
+from trainer.rewards import CallableRewards, ScoredRollout
 
 NAN = math.nan
 rewards = st.one_of(st.floats(-10, 10), st.just(NAN))
@@ -25,8 +40,9 @@ def reference(group: list[float], std_floor: float = 0.0) -> list[float]:
     return [0.0 if math.isnan(value) else (value - mean) / (max(std, std_floor) + 1e-4) for value in group]
 
 
-def advantages(matrix: list[list[float]], std_floor: float = 0.0) -> list[list[float]]:
-    rows: list[list[float]] = grpo.advantages(torch.tensor(matrix, dtype=torch.float64), std_floor).tolist()
+def advantages(matrix: list[list[float]], std_floor: float = 0.0, **how: object) -> list[list[float]]:
+    batch = GroupRewards(torch.tensor(matrix, dtype=torch.float64), std_floor)
+    rows: list[list[float]] = advantages_of(batch, OptimConfig.model_validate(how)).tolist()
     return rows
 
 
@@ -36,19 +52,12 @@ def test_advantages_equal_formula(matrix: list[list[float]], std_floor: float) -
         assert got == pytest.approx(reference(group, std_floor), rel=1e-9, abs=1e-9)
 
 
-def test_advantages_floor_keeps_judge_noise_small() -> None:
-    noise = [0.50, 0.51, 0.49, 0.50]
-    assert max(advantages([noise])[0]) == pytest.approx(1.21, abs=0.01)
-    assert max(advantages([noise], 0.03)[0]) == pytest.approx(0.01 / 0.0301)
-    signal = [0.0, 1.0, 0.2, 0.9]
-    assert advantages([signal], 0.03) == advantages([signal])
-
-
 @pytest.mark.parametrize(
     ("overlong", "counted"),
     [
         ("keep", [1.0, 0.5, 0.8, NAN]),
         ("mask", [NAN, 0.5, 0.8, NAN]),
+        ("mask_loss", [1.0, 0.5, 0.8, NAN]),
         ("zero", [0.0, 0.5, 0.8, NAN]),
         ("soft", [0.0, 0.5, 0.3, NAN]),
     ],
@@ -57,9 +66,9 @@ def test_counted_rewards_of_truncated_completions(overlong: str, counted: list[f
     """The first is cut off at 10 tokens, the third is half way through the last fifth."""
     raw = torch.tensor([[1.0, 0.5, 0.8, NAN]], dtype=torch.float64)
     cut_off, lengths = torch.tensor([True, False, False, True]), torch.tensor([10, 8, 9, 10])
-    rewards = grpo.counted_rewards(raw, cut_off, lengths, 10, overlong)
+    rewards = counted_rewards(raw, cut_off, lengths, 10, overlong)
     assert rewards[0].tolist() == pytest.approx(counted, nan_ok=True)
-    assert grpo.advantages(rewards)[0].tolist() == pytest.approx(reference(counted))
+    assert advantages(rewards.tolist())[0] == pytest.approx(reference(counted))
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -73,6 +82,11 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, tor
     return logp, torch.where(mask, old, torch.inf), gains, mask, ref
 
 
+def loss_of(*tensors: torch.Tensor, tokens: int, extra: tuple[torch.Tensor | None, ...] = (), **how: object) -> Loss:
+    """``extra`` are the log-probabilities of the reference, and of a server."""
+    return loss(TokenBatch(*tensors, Totals(tokens, 6, 7), *extra), OptimConfig.model_validate(how))
+
+
 def test_loss_and_gradient_equal_formula() -> None:
     for beta in [0.0, 0.04]:
         logp, old, gains, mask, ref = batch()
@@ -82,14 +96,12 @@ def test_loss_and_gradient_equal_formula() -> None:
             for t in range(7):
                 if mask[i, t]:
                     ratio = torch.exp(logp[i, t] - old[i, t])
-                    bounded = min(
-                        max(ratio, torch.tensor(0.8, dtype=ratio.dtype)), torch.tensor(1.28, dtype=ratio.dtype)
-                    )
+                    bounded = ratio.clamp(0.8, 1.28)
                     clipped += bool(bounded * gains[i] < ratio * gains[i])
                     x = ref[i, t] - logp[i, t]
                     plain.append(-min(ratio * gains[i], bounded * gains[i]) + beta * (torch.exp(x) - x - 1))
         (expected,) = torch.autograd.grad(torch.stack(plain).sum() / tokens, logp)
-        result = grpo.loss(logp, old, gains, mask, tokens=tokens, kl_beta=beta, ref_logp_BT=ref if beta else None)
+        result = loss_of(logp, old, gains, mask, tokens=tokens, extra=(ref if beta else None,), kl_beta=beta)
         (got,) = torch.autograd.grad(result.value, logp)
         assert result.value.item() == pytest.approx(torch.stack(plain).sum().item() / tokens, rel=1e-12)
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
@@ -100,43 +112,146 @@ def test_loss_and_gradient_equal_formula() -> None:
 def test_loss_of_micro_batches_adds_up() -> None:
     logp, old, gains, mask, _ = batch()
     tokens = int(mask.sum())
-    whole = grpo.loss(logp, old, gains, mask, tokens=tokens).value
-    parts = [grpo.loss(logp[i], old[i], gains[i], mask[i], tokens=tokens).value for i in torch.arange(6).split(4)]
+    whole = loss_of(logp, old, gains, mask, tokens=tokens).value
+    parts = [loss_of(logp[i], old[i], gains[i], mask[i], tokens=tokens).value for i in torch.arange(6).split(4)]
     assert torch.stack(parts).sum().item() == pytest.approx(whole.item(), rel=1e-12)
 
 
 def test_advantages_are_divided_by_the_deviation_of_the_pool() -> None:
     rewards = torch.tensor([[0.0, 1.0], [0.4, 0.6], [10.0, 30.0], [0.5, 0.5], [math.nan, 2.0]], dtype=torch.float64)
     pools = torch.tensor([0, 0, 1, 0, 1])
-    found = grpo.advantages(rewards, 0.0, pools)
-    first = math.sqrt((0.5 + 0.02 + 0.0) / 3) + grpo.EPS
+    found = advantages_of(GroupRewards(rewards, 0.0, pools), OptimConfig(divide_by="domain"))
+    first = math.sqrt((0.5 + 0.02 + 0.0) / 3) + EPS
     assert found[0].tolist() == pytest.approx([-0.5 / first, 0.5 / first])
     assert found[1].tolist() == pytest.approx([-0.1 / first, 0.1 / first])
-    assert found[2].tolist() == pytest.approx([-10 / (math.sqrt(200) + grpo.EPS), 10 / (math.sqrt(200) + grpo.EPS)])
+    assert found[2].tolist() == pytest.approx([-10 / (math.sqrt(200) + EPS), 10 / (math.sqrt(200) + EPS)])
     assert found[3:].abs().max() == 0
-    alone = grpo.advantages(rewards, 0.0, torch.arange(5))
-    torch.testing.assert_close(alone, grpo.advantages(rewards))
+    alone = advantages_of(GroupRewards(rewards, 0.0, torch.arange(5)), OptimConfig(divide_by="domain"))
+    torch.testing.assert_close(alone, advantages_of(GroupRewards(rewards), OptimConfig()))
 
 
 def test_loss_weights_tokens_of_a_server_by_their_probability() -> None:
     logp, old, gains, mask, _ = batch()
     tokens = int(mask.sum())
-    plain = grpo.loss(logp, old, gains, mask, tokens=tokens)
-    same = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old)
+    plain = loss_of(logp, old, gains, mask, tokens=tokens)
+    same = loss_of(logp, old, gains, mask, tokens=tokens, extra=(None, old))
     assert same.value.item() == plain.value.item()
-    half = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old + math.log(2))
+    half = loss_of(logp, old, gains, mask, tokens=tokens, extra=(None, old + math.log(2)))
     assert half.value.item() == pytest.approx(plain.value.item() / 2, rel=1e-12)
-    capped = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old - 5)
-    assert capped.value.item() == pytest.approx(plain.value.item() * grpo.MAX_CORRECTION, rel=1e-12)
+    capped = loss_of(logp, old, gains, mask, tokens=tokens, extra=(None, old - 5))
+    assert capped.value.item() == pytest.approx(plain.value.item() * 2, rel=1e-12)
+    assert loss_of(logp, old, gains, mask, tokens=tokens, extra=(None, old - 5), correction="token_mask").value == 0
+    assert loss_of(logp, old, gains, mask, tokens=tokens, extra=(None, old - 5), correction="none").value == plain.value
 
 
 def test_loss_is_the_mean_over_tokens_in_parts_as_a_whole() -> None:
     logp = torch.tensor([[-1.0, -2.0, -9.0], [-3.0, -9.0, -9.0]], requires_grad=True)
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    whole = supervised.loss(logp, mask, tokens=3)
+    whole = likelihood(logp, mask, Totals(3, 2, 3))
     assert whole.value.item() == 2.0
-    parts = [supervised.loss(logp[i : i + 1], mask[i : i + 1], tokens=3).value for i in range(2)]
+    parts = [likelihood(logp[i : i + 1], mask[i : i + 1], Totals(3, 2, 3)).value for i in range(2)]
     torch.testing.assert_close(torch.stack(parts).sum(), whole.value)
     torch.autograd.backward(whole.value)
     assert logp.grad is not None
     torch.testing.assert_close(logp.grad, torch.where(mask, -1 / 3, 0.0))
+
+
+@pytest.mark.parametrize("row", parity.ROWS, ids=lambda row: f"{row.preset} {row.ours}")
+def test_loss_and_gradient_equal_those_of_trl(row: parity.Row) -> None:
+    assert max(parity.differences(row, seeds=1)) < 1e-6
+
+
+def test_advantages_and_kl_equal_the_formulas_of_papers() -> None:
+    """TRL has none of these, or others (`test_loss_and_gradient_equal_those_of_trl`)."""
+    matrix = [[0.0, 1.0, 0.5], [0.2, NAN, 0.6], [0.3, 0.3, 0.3], [NAN, NAN, 0.9]]
+    all_scored = [value for row in matrix for value in row if not math.isnan(value)]
+    mean, std = statistics.fmean(all_scored), statistics.stdev(all_scored)
+    whole = [[0.0 if math.isnan(value) else (value - mean) / (std + EPS) for value in row] for row in matrix]
+    expected: list[tuple[dict[str, object], list[list[float]]]] = [
+        ({"divide_by": "none"}, [[-0.5, 0.5, 0.0], [-0.2, 0.0, 0.2], [0.0] * 3, [0.0] * 3]),
+        ({"divide_by": "mean"}, [[-1.0, 1.0, 0.0], [-0.5, 0.0, 0.5], [0.0] * 3, [0.0] * 3]),
+        (PRESETS["rloo"] | {"kl_beta": 0}, [[-0.75, 0.75, 0.0], [-0.4, 0.0, 0.4], [0.0] * 3, [0.0] * 3]),
+        (dict(PRESETS["reinforce_pp"]), whole),
+    ]
+    for how, rows in expected:
+        torch.testing.assert_close(torch.tensor(advantages(matrix, **how)), torch.tensor(rows))
+    estimates = [kl_estimate(torch.tensor(-1.0), torch.tensor(-1.5), one).item() for one in ("k1", "k2", "k3")]
+    assert estimates == pytest.approx([0.5, 0.125, math.exp(-0.5) - 0.5])
+    centred = statistics.stdev([-0.5, 0.5, 0.0, -0.2, 0.2, 0.0, 0.0, 0.0, 0.0])  # REINFORCE++ with baseline
+    assert advantages(matrix, divide_by="batch")[0][1] == pytest.approx(0.5 / (centred + EPS))
+
+
+def test_advantages_weight_differences_by_pairwise_accuracy() -> None:
+    """Differences at which the judge orders as a coin does teach nothing; where it is always right, everything."""
+    noise, signal = [0.547, 0.555, 0.559, 0.551], [0.1, 0.9, 0.5, 0.6]
+    table = [[0.02, 0.5], [0.1, 1.0]]
+    plain, weighted = advantages([noise, signal]), advantages([noise, signal], pairwise_accuracy=table)
+    assert max(plain[0]) > 1 and weighted[0] == [0.0] * 4 and weighted[1] == pytest.approx(plain[1])
+    [half] = advantages([[0.0, 0.06, NAN]], pairwise_accuracy=table)  # right in three of four
+    assert half == pytest.approx([one / 2 for one in reference([0.0, 0.06, NAN])])
+    sigma = 0.06 / math.sqrt(2) / statistics.NormalDist().inv_cdf(0.75)
+    assert advantages([[0.0, 0.06, NAN]], pairwise_accuracy=sigma)[0] == pytest.approx(half)
+    left_out = advantages([[0.0, 0.06, NAN]], pairwise_accuracy=sigma, baseline="leave_one_out")
+    assert left_out[0] == pytest.approx([2 * one for one in half])
+
+
+def test_group_rewards_have_the_values_of_criteria_as_parts() -> None:
+    """A pitfall counts negative; what criteria do not explain, here a veto, is a part of its own."""
+    criteria = (("a", 3.0, False), ("b", -1.0, False), ("c", 1.0, True))
+    rubric = Rubric(criteria=[Criterion(key=key, text=key, weight=w, required=need) for key, w, need in criteria])
+    verdicts = [{"a": 1.0, "b": 0.5, "c": 1.0}, {"a": 0.5, "b": 0.0, "c": 0.0}, {"a": 0.25, "b": 0.0, "c": 1.0}]
+    given = [tuple(Verdict.scored(*one) for one in each.items()) for each in verdicts]
+    scored = [ScoredRollout(reward(rubric, one), one) for one in given]
+    rewards = torch.tensor([[one.reward.value for one in scored]], dtype=torch.float64)
+    rollouts = tiny_policy().sample([PROMPTS[0]], 3, SAMPLING, 0)
+    batch = ScoredBatch([Task(PROMPTS[0], rubric)], rollouts, [], scored, rewards, rewards).group_rewards(0.0)
+    assert batch.parts_GKM is not None and batch.weights_GK is not None
+    assert batch.parts_GKM[0].tolist() == [[1.0, 0.5, 0.25], [-0.5, 0.0, 0.0], [1.0, 0.0, 1.0], [0.0, -0.375, 0.0]]
+    assert batch.weights_GK.tolist() == [[0.6, 0.2, 0.2, 1.0]]
+    found = advantages_of(batch, TrainConfig(steps=1, algorithm="gdpo").optim)[0].tolist()
+    assert found[1] == min(found) and math.isclose(sum(found), 0, abs_tol=1e-9)
+
+
+OWN = "def advantages(batch, how):\n    return {advantages}\ndef loss(batch, how):\n    return {loss}\n"
+
+
+def test_algorithm_of_a_file_is_tried_before_it_is_used(tmp_path: Path) -> None:
+    file, how = tmp_path / "mine.py", OptimConfig()
+    mean = "(batch.rewards_GM - 0.5).nan_to_num(0.0)"
+    simple = "-(batch.logp_BT * batch.advantages_B[:, None] * batch.mask_BT).sum() / batch.totals.tokens"
+    cases = [
+        ("def advantages(batch, how):\n    return 0\n", "no function loss"),
+        ("import nothing_like_it\n", "ModuleNotFoundError"),
+        (OWN.format(advantages="0.0", loss=simple), "advantages() returned shape []"),
+        (OWN.format(advantages=f"{mean}[:, :2]", loss=simple), "shape [2, 2]; expected finite [2, 3]"),
+        (OWN.format(advantages="batch.rewards_GM", loss=simple), "expected finite"),
+        (OWN.format(advantages=mean, loss="batch.logp_BT"), "loss() returned no single number"),
+        (OWN.format(advantages=mean, loss="batch.old_logp_BT.sum()"), "loss() returned no single number"),
+        (OWN.format(advantages=mean, loss="None"), "mine.py: "),
+    ]
+    for text, problem in cases:
+        file.write_text(text)
+        with pytest.raises(InvalidError) as caught:
+            algorithm_of(str(file), how)
+        assert problem in caught.value.message and str(file) in caught.value.message, text
+    with pytest.raises(InvalidError, match="FileNotFoundError"):
+        algorithm_of(str(tmp_path / "none.py"), how)
+    file.write_text(OWN.format(advantages=mean, loss=simple))
+    config = tiny_config(steps=1, algorithm=str(file), out=tmp_path / "run")
+    assert train(tiny_policy(), TASKS, CallableRewards(share_of_a), config).steps[0]["grad_norm"] > 0
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_train_takes_a_step_by_each_preset(name: str) -> None:
+    config = tiny_config(steps=2, algorithm=name, optim={"lr": 1e-2, "micro_batch": 3})
+    history = train(tiny_policy(), TASKS, CallableRewards(share_of_a), config)
+    assert all(step["grad_norm"] > 0 for step in history.steps)
+
+
+def test_config_fills_in_a_preset() -> None:
+    assert TrainConfig(steps=1).optim == OptimConfig() == tiny_config(algorithm="dapo", optim={}).optim
+    gspo = tiny_config(algorithm="gspo", optim={"clip_low": 0.1})
+    assert (gspo.optim.ratio, gspo.optim.clip_low, gspo.optim.clip_high) == ("completion_mean", 0.1, 4e-4)
+    assert TrainConfig.model_validate_json(gspo.model_dump_json()) == gspo
+    given = TrainConfig(steps=1, algorithm="dr_grpo", optim=OptimConfig(lr=1.0))
+    assert (given.optim.lr, given.optim.divide_by) == (1.0, "none")

@@ -16,7 +16,8 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from tests.model.trainer.policies.test_policy import plain_logprobs
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
 from tests.policy_server import PolicyServer
-from trainer.algorithms import grpo
+from trainer.algorithms.losses import TokenBatch, Totals, loss
+from trainer.config import OptimConfig
 from trainer.environments.episodes import Acting, EpisodeLimits
 from trainer.environments.tool_calls import Tool, call_text
 from trainer.loop import train
@@ -99,8 +100,9 @@ def test_tokens_of_the_environment_have_no_gradient() -> None:
     policy.model.get_output_embeddings().register_forward_pre_hook(keep)
     logp, _ = policy.logprobs(rollouts, 1.0)
     written = rollouts.written_BT
-    loss = grpo.loss(logp, logp.detach(), torch.tensor([1.0, -1.0]), written, tokens=int(written.sum()))
-    torch.autograd.backward(loss.value)
+    totals = Totals(int(written.sum()), 2, 8)
+    batch = TokenBatch(logp, logp.detach(), torch.tensor([1.0, -1.0]), written, totals)
+    torch.autograd.backward(loss(batch, OptimConfig()).value)
     grad = computed[1].grad  # hidden states of all tokens but the last: they predict tokens 1, 2, …
     assert grad is not None
     moved = grad.abs().sum(-1) > 0

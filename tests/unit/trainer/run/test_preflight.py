@@ -17,7 +17,7 @@ from rubricsvc.formats.documents import load_passport
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.stats.intervals import rate
 from rubricsvc.stats.ranking import concordance, tau_b
-from trainer.config import RunConfig
+from trainer.config import OptimConfig, RunConfig
 from trainer.data.tasks import Task
 from trainer.preflight import (
     CHANCE,
@@ -30,6 +30,7 @@ from trainer.preflight import (
     largest_by_chance,
     preview,
     preview_checks,
+    right_orders,
 )
 from trainer.run import Run, RunJudge, RunTasks
 from workers.engines.local.weights import PASSPORT_FILE, SHIPPED
@@ -99,6 +100,15 @@ def test_preview_sees_gold_fall_where_the_reward_rises() -> None:
     found = preview(rewards, {}, {}, gold, 0.0)
     assert found.best_of == 8 and found.reward_gain > 0.2
     assert found.gold_gain is not None and found.gold_gain.high is not None and found.gold_gain.high < 0
+
+
+def test_right_orders_are_shares_at_growing_differences() -> None:
+    rewards = [[0.5, 0.51], [0.5, 0.51], [0.2, 0.8], [0.4, 0.4], [0.1, 0.9]] * 20
+    gold = [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.5, 0.5]] * 20
+    assert right_orders(rewards[:23], gold[:23]) == []  # 19 pairs; gold of the last prompt has no order
+    found = right_orders(rewards, gold)
+    assert found == [(0.0, 0.5), (0.01, 0.5), (0.01, 0.5), (0.6, 1.0)]
+    assert OptimConfig(pairwise_accuracy=tuple(found)).pairwise_accuracy == tuple(found)
 
 
 def test_preview_counts_prompts_above_the_noise() -> None:
