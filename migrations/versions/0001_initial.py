@@ -1,6 +1,6 @@
-"""The first schema, as the tables of the code declare it: no version was released before.
+"""All tables, as the code declares them: no version was released before.
 
-The first migration after this one writes down here what it starts from.
+A database that an earlier state of the code made has what is older; `0002` adds the rest.
 """
 
 from __future__ import annotations
