@@ -521,7 +521,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
             kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
         rewards = replace(rewards, rewards_GM=rewards.rewards_GM - optim.kl_beta * kl_B.view_as(rewards.rewards_GM))
-    advantages_B = state.algorithm.advantages_of(rewards, optim).flatten().float().to(state.policy.device)
+    advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     sums: dict[str, float] = defaultdict(float)
@@ -544,7 +544,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
             else:
                 penalised = ref if optim.kl_beta and optim.kl_in == "loss" else None
                 given = (logp_BT, old_logp[index], advantages_B[rows], part.written_BT, totals)
-                loss = state.algorithm.loss_of(TokenBatch(*given, penalised, part.sampled_logp_BT), optim)
+                loss = state.algorithm.loss(TokenBatch(*given, penalised, part.sampled_logp_BT), optim)
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()

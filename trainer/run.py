@@ -38,8 +38,8 @@ from rubricsvc.schemas import StoredJudge
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.local import LocalService
-from rubricsvc.services.reviewing import reject_drafts
 from rubricsvc.services.runs import Runs
+from rubricsvc.services.versions import reject_drafts
 from rubricsvc.settings import get_settings
 from trainer import checkpoint
 from trainer.alarms import NO_SIGNAL, VETOED, alarms

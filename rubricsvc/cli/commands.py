@@ -145,18 +145,17 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
                 caller = getuser()
             except (OSError, KeyError):  # no such user, as in some containers
                 caller = "unknown"
-        yield LocalService(db, caller=caller, approval=get_settings().require_approval, validators=validators())
+        yield LocalService(db, caller=caller, approval=get_settings().require_approval, validators=VALIDATORS)
 
 
-def validators() -> Validators:
-    """Return what the workers and the trainer check and measure for services; each is imported when it is called."""
-    return Validators(
-        rubric=lambda *given: import_module("workers.checks").validate(*given),
-        judge=lambda *given: import_module("workers.judges").validate(*given),
-        empty_value=lambda *given: import_module("workers.checks").value_of_empty(*given),
-        alarms=lambda *given: import_module("trainer.alarms").alarms(*given),
-        signs=lambda: import_module("trainer.monitors.measures").SIGNS,
-        complete_answered=lambda *given: import_module("workers.queue.drain").complete_answered(*given),
-        worker=lambda *given: import_module("workers.queue.app").worker_for(*given),
-        reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
-    )
+VALIDATORS = Validators(
+    rubric=lambda *given: import_module("workers.checks").validate(*given),
+    judge=lambda *given: import_module("workers.judges").validate(*given),
+    empty_value=lambda *given: import_module("workers.checks").value_of_empty(*given),
+    alarms=lambda *given: import_module("trainer.alarms").alarms(*given),
+    signs=lambda: import_module("trainer.monitors.measures").SIGNS,
+    complete_answered=lambda *given: import_module("workers.queue.drain").complete_answered(*given),
+    worker=lambda *given: import_module("workers.queue.app").worker_for(*given),
+    reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
+)
+"""What the workers and the trainer check and measure for services; each is imported when it is called."""

@@ -22,8 +22,7 @@ from rubricsvc.formats import writing
 from rubricsvc.queries import ALL, MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
 from rubricsvc.schemas.base import every_row
-from rubricsvc.services.reviewing import STEPS
-from rubricsvc.services.versions import changes
+from rubricsvc.services.versions import STEPS, changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
 

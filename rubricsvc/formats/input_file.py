@@ -506,8 +506,9 @@ class InputFile:
                     count += 1
                 above = {name: entry.data[name] for name in (*by, *more) if name in entry.data}
             yield entry
-        message = f"rows with the {', '.join(by)} of the row above, as in merged cells: {count}"
-        self.errors.add(notes=[self.location.error("filled", message)] if count else [])
+        if count:
+            message = f"rows with the {', '.join(by)} of the row above, as in merged cells: {count}"
+            self.errors.add(notes=[self.location.error("filled", message)])
 
     def _read(self) -> Iterator[Entry]:
         """Yield the records; the error that ends the file is raised with those of the records before it."""

@@ -18,8 +18,7 @@ from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.base import MAX_BATCH, takes
-from rubricsvc.services.reviewing import Edit
-from rubricsvc.services.versions import add_named, add_version
+from rubricsvc.services.versions import Edit, add_named, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import Database, by_id, get_or_add, name_of, page_of

@@ -22,8 +22,7 @@ from rubricsvc.formats.record import SHEET, FileErrors, LabelLine, file_error, k
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.base import takes
-from rubricsvc.services.reviewing import Edit
-from rubricsvc.services.versions import Addition, add_version, add_versions
+from rubricsvc.services.versions import Addition, Edit, add_version, add_versions
 from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import Database, added, batched, by_id
 from rubricsvc.store.tables import PromptRow

@@ -27,8 +27,7 @@ from rubricsvc.schemas.base import takes
 from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison
 from rubricsvc.services import best_of_n, comparing, exporting
 from rubricsvc.services.deletion import Deletable
-from rubricsvc.services.reviewing import Edit
-from rubricsvc.services.versions import add_named
+from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.completions import verdicts_of_items

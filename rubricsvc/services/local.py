@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rubricsvc.core.judge import Judge
@@ -15,9 +16,9 @@ from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, Rewards
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.keys import Keys
-from rubricsvc.services.reviewing import Edit
 from rubricsvc.services.rubrics import CompareRewards, Rubrics
 from rubricsvc.services.runs import FindAlarms, Runs, Sign
+from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
 from rubricsvc.store import session
 from rubricsvc.store.session import Database, name_of, open_database, sqlite_file
@@ -91,7 +92,5 @@ class LocalService:
         self.runs = Runs(db, edit, check=check, alarms=self.validators.alarms, signs=self.validators.signs)
         self.judges = Judges(db, self.validators.judge, on_machine=not over_http)
         self.keys, self.workers = Keys(db), Workers(db)
-
-    def scoring(self, job_id: int, notify: Notify) -> AbstractContextManager[None]:
-        """Score an open job in this process within the block, where no other worker can receive it."""
-        return self.validators.worker(self.db, job_id, notify)
+        self.scoring = partial(self.validators.worker, db)
+        """``scoring(job_id, notify)`` scores an open job in a block, where no other worker can receive it."""

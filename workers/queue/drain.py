@@ -47,10 +47,11 @@ from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
 from workers.authoring.author import REPLIES, Author, GenerationError, RecordingEngine
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
+from workers.engines import engine_or_failure
 from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
 from workers.queue.costs import ItemBudget, JobBudget, Write
-from workers.queue.engine_pool import EnginePool, engine_or_failure, share_limits
+from workers.queue.engine_pool import EnginePool, share_limits
 from workers.scoring.completions import group_questions, score, score_group
 
 T = TypeVar("T")

@@ -11,18 +11,13 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from structlog import get_logger
-
 from rubricsvc.core.judge import LOCAL, Judge
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import RubricsvcError
-from workers.engines import make_engine
-from workers.engines.base import Engine, Failure, PanelEngine
+from workers.engines import engine_or_failure
+from workers.engines.base import Engine, PanelEngine
 from workers.engines.http.throttle import Throttle
 
 T = TypeVar("T")
-
-log = get_logger(__name__)
 
 IDLE_SECONDS = 600.0
 """Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and
@@ -90,19 +85,6 @@ class EnginePool:
             if pooled.local:
                 pooled.runner.run(pooled.engine.aclose())
             pooled.runner.close()
-
-
-def engine_or_failure(judge: Judge) -> Engine:
-    """Return the judge's engine; where it cannot be made here, one that fails every question as ``unreachable``."""
-    try:
-        return make_engine(judge)
-    except RubricsvcError as error:
-        reason = error
-    except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
-        reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
-    log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
-    detail = "; ".join(filter(None, (reason.message, reason.hint)))
-    return PanelEngine(failure=Failure(Reason.UNREACHABLE, detail))
 
 
 def share_limits(engine: Engine, drains: int) -> None:

@@ -14,8 +14,7 @@ from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
 from rubricsvc.core.rubric_analysis import ExampleTest, VerdictTest
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.services.local import LocalService
-from rubricsvc.services.reviewing import Edit
-from rubricsvc.services.versions import add_version
+from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC
 

@@ -14,8 +14,8 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.evolutions import Evolutions
-from rubricsvc.services.reviewing import Edit
 from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.services.versions import Edit
 from rubricsvc.store import completions, rubrics
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricEventRow, RubricRow

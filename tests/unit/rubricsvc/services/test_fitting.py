@@ -8,9 +8,8 @@ from rubricsvc.core.verdict import Label
 from rubricsvc.errors import ConflictError
 from rubricsvc.queries import FitQuery
 from rubricsvc.services.analysing import fit
-from rubricsvc.services.reviewing import Edit
 from rubricsvc.services.rubrics import Rubrics
-from rubricsvc.services.versions import add_version
+from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_analysing import RUBRIC, table, texts

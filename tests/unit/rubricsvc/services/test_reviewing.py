@@ -20,9 +20,8 @@ from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, select
-from rubricsvc.services.reviewing import Edit
 from rubricsvc.services.rubrics import Rubrics
-from rubricsvc.services.versions import Addition, add_version
+from rubricsvc.services.versions import Addition, Edit, add_version
 from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
