@@ -157,7 +157,8 @@ _MORE_SIGNAL = (
     "raise sampling.group_size or sampling.temperature, or use criteria that tell completions apart: equal rewards "
     "teach GRPO nothing"
 )
-_MOSTLY_CUT = (
+MOSTLY_CUT = 0.5  # share of the completions of a step
+LONGER = (
     "most completions were cut off at the limit of tokens: raise sampling.max_new_tokens (in an environment its "
     "max_tokens), or see the setting overlong"
 )
@@ -169,10 +170,11 @@ def alarms(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]
     without = [step for step in steps if (step.get("frac_reward_zero_std") or 0.0) >= 1.0]
     cut_off = fmean([step.get("completions/clipped_ratio") or 0.0 for step in without] or [0.0])
     shares = (
-        ("frac_reward_zero_std", 1.0, f"{NO_SIGNAL}; {_MOSTLY_CUT if cut_off >= 0.5 else _MORE_SIGNAL}"),
+        ("frac_reward_zero_std", 1.0, f"{NO_SIGNAL}; {'most were cut off' if cut_off >= MOSTLY_CUT else _MORE_SIGNAL}"),
         ("vetoed_fraction", 1.0, f"{VETOED}; {_FEWER_VETOES}"),
         ("unscored_fraction", UNSCORED, f"at least {UNSCORED:.0%} of the completions have no reward"),
         ("monitors/errors", 1, "a monitor raised an error, which is in the log of the run"),
+        ("completions/clipped_ratio", MOSTLY_CUT, LONGER),
         ("kl/start", LARGE_KL, f"the policy is {LARGE_KL:g} nats a token or more from its start: read its completions"),
     )
     found = []

@@ -39,6 +39,7 @@ from rubricsvc.stats.agreement import MIN_LABELS
 from rubricsvc.stats.estimates import over_prompts
 from rubricsvc.stats.paired import chosen_mean, tau_within
 from rubricsvc.stats.reports import CriterionAgreement
+from trainer.alarms import LONGER, MOSTLY_CUT
 from trainer.algorithms import SUPERVISED
 from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
@@ -108,6 +109,7 @@ class PreviewSamples:
     features: dict[str, list[list[float]]] = field(default_factory=dict)
     criteria: dict[str, list[list[float | None]]] = field(default_factory=dict)
     completions: int = 0
+    truncated: int = 0
     verdicts: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -144,6 +146,7 @@ def sample_preview(
             known += [one for one in scored[-1] if one is not NOT_SCORED]
             found.score_seconds += time.perf_counter() - start if len(scored) == 1 else 0.0
         found.completions += len(completions)
+        found.truncated += int(rollouts.truncated_B.sum())
         _add(found, task, completions, scored)
         on_progress(place + 1, len(tasks), "")
     for results, whose in zip(asked, ("judge of the reward", "gold score"), strict=False):
@@ -472,6 +475,9 @@ class Preflight:
             seen = preview(found.rewards, found.features, found.criteria, found.gold or None, self.noise)
         several = any(len(task.rubric.criteria) > 1 for task in tasks)
         yield from preview_checks(seen, self.noise, warmed_up=warmed_up, several=several)
+        cut = found.truncated / max(1, found.completions)
+        limit = f"less than {MOSTLY_CUT:.0%}"
+        yield _check("cut_off", f"{cut:.0%} of {found.completions} completions", limit, cut < MOSTLY_CUT, LONGER)
         yield from self._costs(found)
 
     def _gold(self, rewards: RewardSource, sources: Rewards, opened: ExitStack) -> RewardSource | None:

@@ -54,12 +54,13 @@ def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, 
     assert ran.code == 4, ran.err
     rows = {row["name"]: row for row in ran.lines}
     assert list(rows) == [
-        "accuracy", "attacks", "calibration", "repeatability", "sizes", "signal", "length", "form", "gold", "time",
-        "cost",
+        "accuracy", "attacks", "calibration", "repeatability", "sizes", "signal", "length", "form", "gold", "order",
+        "cut_off", "time", "cost",
     ]  # fmt: skip
     assert [name for name, row in rows.items() if row["refuses"] and row["passed"] is False] == ["signal"]
     assert (rows["sizes"]["passed"], rows["accuracy"]["passed"]) == (True, None)
     assert " GB on cpu" in rows["sizes"]["value"]
+    assert "max_new_tokens" in rows["cut_off"]["advice"]
     assert "4 completions in training and 0 in evaluations" in rows["time"]["value"]
     assert rows["cost"]["value"].startswith("4 verdicts by guess, ")
     assert (tmp_path / "runs" / "first.preflight.json").is_file()
