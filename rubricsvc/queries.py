@@ -59,7 +59,7 @@ class DeletionQuery(BaseModel):
     """Parameters of a deletion."""
 
     dry_run: bool = Field(False, description="Only count the rows that would be deleted.")
-    vacuum: bool = Field(True, description="Rewrite the file of SQLite without the text: of several, after the last.")
+    also: tuple[str, ...] = Field((), max_length=1000, description="More ids or names: all in one transaction.")
 
 
 class AnalysisQuery(BaseModel):

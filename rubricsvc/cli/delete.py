@@ -1,7 +1,7 @@
 """`rubricsvc delete`: rows with all that hangs on them."""
 
 import sys
-from collections import Counter
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -25,19 +25,18 @@ def delete(
     Prints first how many rows of each table that is. The folder of a run stays.
     """
     with service() as s:
-        of_noun, refs = getattr(s, noun), [*dict.fromkeys(refs)]
-        found = [of_noun.delete(ref, dry_run=True) for ref in refs]
-        rows = sum((Counter(one.rows) for one in found), Counter[str]())
-        names = {table: [name for one in found for name in one.names.get(table, ())] for table in rows}
+        remove = partial(getattr(s, noun).delete, refs[0], also=refs[1:])
         if not yes:
-            show({"deletes": rows, "names": {table: some for table, some in names.items() if some}}, as_json)
+            found = remove(dry_run=True)
+            show({"deletes": found.rows, "names": found.names}, as_json)
             if not sys.stdin.isatty():
-                raise InvalidError(f"this deletes {counted(rows.total(), 'row')}", hint="confirm it with --yes")
+                raise InvalidError(
+                    f"this deletes {counted(sum(found.rows.values()), 'row')}", hint="confirm it with --yes"
+                )
             typer.confirm("Delete them?", abort=True, err=True)
-        for number, ref in enumerate(refs, start=1):
-            done = of_noun.delete(ref, vacuum=number == len(refs))
-    show({"deleted": rows}, as_json)
-    if kept := {ref for one in found for ref in one.may_quote}:
-        echo(f"rubrics that a model made of it, and may quote it, stay: {', '.join(sorted(kept))}")
+        done = remove()
+    show({"deleted": done.rows}, as_json)
+    if done.may_quote:
+        echo(f"rubrics that a model made of it, and may quote it, stay: {', '.join(sorted({*done.may_quote}))}")
     if done.erased is False:
         echo("the database is in use, so that its file still has the text; run `sqlite3 FILE VACUUM` when it is not")

@@ -32,13 +32,13 @@ class Deletable:
     def delete(self, ref: int | str, query: DeletionQuery) -> Deletion:
         """Delete it with all that hangs on it, such as the rubrics, completions, verdicts and labels of a prompt.
 
-        The name of a rubric means all of its versions. With `dry_run` the rows are only counted. 409 while a job that
-        is not finished, or a training run, uses it.
+        The name of a rubric means all of its versions. With `dry_run` the rows are only counted. 404 if any of several
+        is missing, and 409 while a job that is not finished, or a training run, uses one: then none is deleted.
         """
         with self.db.write() as session:
-            rows = _NAMED[type(self).__name__](session, ref)
-            counts, names, may_quote = deletion.remove(session, type(rows[0]), [row.id for row in rows])
+            rows = [row for one in (ref, *query.also) for row in _NAMED[type(self).__name__](session, one)]
+            counts, names, may_quote = deletion.remove(session, type(rows[0]), {row.id for row in rows})
             if query.dry_run:
                 session.rollback()
-        erased = deletion.erase(self.db) if query.vacuum and not query.dry_run else None
+        erased = None if query.dry_run else deletion.erase(self.db)
         return Deletion(rows=counts, names=names, may_quote=may_quote, erased=erased)

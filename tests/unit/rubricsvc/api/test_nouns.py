@@ -234,7 +234,7 @@ def test_rows_are_deleted_over_http(filled: TestClient) -> None:
     named = filled.post("/v1/rubrics/r@1/review", json={"action": "retire", "by": "bob"})
     assert named.status_code == 422 and "by" in named.json()["error"]["path"]
     with Client("http://localhost", transport=filled._transport) as client:
-        assert client.rubrics.delete("r").rows == {"rubrics": 1}
+        assert client.rubrics.delete("r", also=["r@1", "1"]).rows == {"rubrics": 1}
         assert client.completions.delete(1).rows == {"completions": 1}
     deleted = filled.delete("/v1/prompts/1").json()
     assert (deleted["rows"], deleted["erased"]) == ({"prompts": 1, "completions": 1}, True)

@@ -95,7 +95,9 @@ def test_delete_takes_singulars_and_names_what_goes(cli: Cli, rubric_file: Path)
         "prompts": ["1 one", "2 two"],
         "rubrics": ["1 first@1", "2 second@1"],
     }
-    assert cli("delete", "rubric", "first", "--yes", "--json").json["deleted"] == {"rubrics": 1}
+    assert cli("delete", "rubric", "first", "lost", "--yes").code == 3, "then none is deleted"
+    ran = cli("delete", "rubric", "first", "first@1", "1", "--yes", "--json")
+    assert (ran.code, ran.json["deleted"]) == (0, {"rubrics": 1}), "one row by three names"
 
 
 def test_not_found_exits_with_3(cli: Cli) -> None:
