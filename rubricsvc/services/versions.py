@@ -156,7 +156,8 @@ def lacking(session: Session, row: RubricRow, edit: Edit) -> ConflictError | Non
             message = f"{row.ref} fails its own tests: {what}, by judge {newest.test.judge!r}"
             hint = f"correct the rubric or its examples; or, by another judge, {hint}"
         return ConflictError(message, hint=hint, path="tests")
-    if edit.policy == "four_eyes" and edit.person in (UNKNOWN, row.added_by):
+    person, author = (name.strip().casefold() for name in (edit.person, row.added_by or UNKNOWN))
+    if edit.policy == "four_eyes" and person in (UNKNOWN, author):
         message = f"{row.ref} was added by {row.added_by or UNKNOWN}, and {edit.person} may not approve it"
         return ConflictError(message, hint="ask another person to approve it (four eyes)", path="by")
     return None

@@ -283,9 +283,9 @@ def test_add_version_approves_only_what_passes_the_gate(db: Database) -> None:
 
 def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> None:
     add(db, "One.", policy="four_eyes")
-    review = {by: Rubrics(db, Edit(by, policy="four_eyes")) for by in ("ann", "bob", None)}
+    review = {by: Rubrics(db, Edit(by, policy="four_eyes")) for by in ("ann", " Ann", "bob", None)}
     assert review["ann"].review("r@1", action="submit").state == "in_review"
-    for by in ("ann", None):
+    for by in ("ann", " Ann", None):
         with pytest.raises(ConflictError) as error:
             review[by].review("r@1", action="approve")
         assert error.value.path == "by"
