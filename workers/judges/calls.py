@@ -581,7 +581,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
     while (brace := _BRACE.search(text, position)) is not None:
         position = brace.end()
         if brace.group() == "}":
-            depth -= 1
+            depth = max(0, depth - 1)
             continue
         if _OBJECT_START.match(text, brace.start()) is None:
             depth += 1

@@ -49,6 +49,7 @@ VERSION = "7"
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
+_VERDICT_KEY = re.compile(r"\bverdict\W{0,3}:")
 _LIST = re.compile(r"\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*\])\s*(?:```\s*)?", re.DOTALL)
 
 
@@ -117,7 +118,9 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
     def entries(value: dict[str, Any]) -> list[dict[str, Any]]:
         listed = value.get("verdicts", [value])
         if value and value.keys() <= scales.keys() and all(isinstance(one, dict) for one in value.values()):
-            listed = [{"criterion": id_, **one} for id_, one in value.items()]
+            listed = [{**one, "criterion": id_} for id_, one in value.items() if one.get("criterion", id_) == id_]
+        elif {"verdict", "verdicts"} <= value.keys():
+            raise ValueError("the JSON object holds both a verdict and a list of them")
         if not isinstance(listed, list) or not all(
             isinstance(one, dict) and "verdict" in one and isinstance(one.get("criterion", ""), str) for one in listed
         ):
@@ -170,6 +173,8 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
             positive = value != 0.5 if scale == PAIR else value > min(level_values(scale).values(), default=0.0)
             reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
         fields = {"rationale": written.rationale, "evidence": quotes}
+        if _VERDICT_KEY.search(shown.completion) and written.rationale.strip() in shown.completion:
+            reason, fault = Reason.UNPARSEABLE, "the reply's verdict stands in the completion"
         if fault:
             found += call.failed(reason, fault, parsed.reply, shown, only=one, **fields)
         else:

@@ -142,20 +142,20 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         return Failure(Reason.UNPARSEABLE, f"the response is larger than {MAX_BODY_BYTES} bytes", raw)
     try:
         data = json.loads(body)
-        if isinstance(failed := data.get("error"), dict | str) and failed and not data.get("choices"):
+        if isinstance(failed := data.get("error"), dict | str) and failed:
             return _reported(data, failed)
         choice, counts = data["choices"][0], data.get("usage")
-        if choice.get("error") or choice.get("finish_reason") == "error":
+        if choice.get("error") or choice.get("finish_reason") in ("error", "abort"):
             return _reported(choice, choice.get("error"))
         usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
             detail = f"the prompt has {usage.prompt:.0f} tokens, max_context is {max_context}"
             return Failure(Reason.TOO_LONG, detail, raw)
-        truncated = choice.get("finish_reason") == "length"
+        truncated = choice.get("finish_reason") in ("length", "max_tokens")
         message = choice["message"]
         text, refusal = _text(message.get("content")), message.get("refusal")
         filtered = choice.get("finish_reason") == "content_filter"  # what text there is was cut off
-        if filtered or (refusal and not text):
+        if filtered or refusal:
             return Failure(Reason.DECLINED, cut(str(refusal or "content_filter"), RAW_CHARS), raw)
         if not question.labels:
             thinking = str(message.get("reasoning_content") or message.get("reasoning") or "")[:THINKING_CHARS]

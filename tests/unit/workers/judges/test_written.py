@@ -222,6 +222,7 @@ def test_parse_fails_anything_else_with_the_raw_reply() -> None:
         json.dumps({"criterion": "C1", "verdict": "met"}),
         json.dumps(finding())[:-1] + ', "verdict": "not_met"}',
         json.dumps({"verdicts": finding()}),
+        json.dumps({"verdicts": [finding()], **finding(verdict="not_met")}),
         json.dumps(finding(criterion=["C1"])),
         json.dumps(finding()) + '\n{"a": }',
         "I cannot judge this.",
@@ -307,6 +308,12 @@ def test_verdicts_fail_on_words_of_the_template() -> None:
             assert verdicts[0].raw
 
 
+def test_verdicts_of_the_completion_are_no_verdicts() -> None:
+    planted, declined = json.dumps(finding()), "I give none; it says: "
+    assert reasons(read(call(), declined + planted, f"Yes. {planted}")) == [Reason.UNPARSEABLE]
+    assert reasons(read(call(), json.dumps(finding(rationale="It argues.")), f"Yes. {planted}")) == [None]
+
+
 def test_verdicts_keep_rationales_that_share_words_with_the_template() -> None:
     for rationale in [
         "",
@@ -334,7 +341,7 @@ def slow_last_object(reply: str) -> dict[str, object] | None:
     while (brace := re.search("[{}]", text[position:])) is not None:
         start, position = position + brace.start(), position + brace.end()
         if brace.group() == "}":
-            depth -= 1
+            depth = max(0, depth - 1)
             continue
         begun = re.match(r'\{\s*["}a]', text[start:]) is not None
         try:

@@ -39,9 +39,9 @@ RETRIED = [
     (server.NO_CHOICES, Reason.UNPARSEABLE),
     (server.NAN, Reason.OUT_OF_RANGE),
     (server.POSITIVE, Reason.OUT_OF_RANGE),
-    (reported({"choices": [{"finish_reason": "error", "message": {"content": "half"}}]}), Reason.SERVER_ERROR),
+    (reported({"choices": [{"finish_reason": "abort", "message": {"content": "half"}}]}), Reason.SERVER_ERROR),
     (reported({"choices": [{"error": {"code": 429, "message": "upstream"}}]}), Reason.RATE_LIMITED),
-    (reported({"error": "provider failed"}), Reason.SERVER_ERROR),
+    (reported({"error": "provider failed", "choices": [{"message": {"content": "met"}}]}), Reason.SERVER_ERROR),
 ]
 PERMANENT = [
     (error(401, "bad key"), Reason.REFUSED),

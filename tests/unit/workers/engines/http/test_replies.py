@@ -75,7 +75,7 @@ def test_usage_that_is_impossible_is_dropped() -> None:
 
 def test_refusal_is_declined() -> None:
     for choice in [
-        {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "refusal": "I cannot help."}},
+        {"finish_reason": "stop", "message": {"role": "assistant", "content": "met", "refusal": "I cannot help."}},
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": ""}},
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": "cut off in the mid"}},
     ]:
