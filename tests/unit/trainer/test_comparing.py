@@ -32,20 +32,17 @@ def rows(a: RunReport, b: RunReport) -> dict[str, VariantScore]:
     return {row.score: row for row in compare(a, b).scores if row.variant == "B"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "result"),
-    [
+def test_compare_ranks_only_where_the_interval_is_on_one_side_of_0() -> None:
+    for changes, result in [
         ([0.1, 0.12, 0.09, 0.11, 0.1, 0.08], "higher"),
         ([-0.1, -0.12, -0.09, -0.11, -0.1, -0.08], "lower"),
         ([0.1, -0.12, 0.09, -0.11, 0.1, -0.04], "not_distinguishable"),
         ([0.0] * 6, "not_distinguishable"),
-    ],
-)
-def test_compare_ranks_only_where_the_interval_is_on_one_side_of_0(changes: list[float], result: str) -> None:
-    moved = [value + change for value, change in zip(START, changes, strict=True)]
-    row = rows(report(line({"reward": START})), report(line({"reward": moved})))["reward"]
-    assert (row.result, row.prompts) == (result, 6)
-    assert row.difference is not None and row.difference.value == pytest.approx(sum(changes) / 6)
+    ]:
+        moved = [value + change for value, change in zip(START, changes, strict=True)]
+        row = rows(report(line({"reward": START})), report(line({"reward": moved})))["reward"]
+        assert (row.result, row.prompts) == (result, 6)
+        assert row.difference is not None and row.difference.value == pytest.approx(sum(changes) / 6)
 
 
 def test_compare_leaves_out_prompts_with_other_rubric_versions() -> None:

@@ -179,19 +179,16 @@ def test_is_loopback_accepts_local_hosts_only() -> None:
         assert not is_loopback(host)
 
 
-@pytest.mark.parametrize(
-    ("host", "require", "peer", "needed"),
-    [
+def test_needs_key_by_host_and_setting() -> None:
+    for host, require, peer, needed in [
         ("127.0.0.1", None, "127.0.0.1", False),
         ("127.0.0.1", None, "10.0.0.9", True),  # started by other means than `serve`, on another address
         ("127.0.0.1", True, "127.0.0.1", True),
         ("0.0.0.0", None, "127.0.0.1", True),
         ("0.0.0.0", None, None, True),
         ("0.0.0.0", False, "10.0.0.9", False),
-    ],
-)
-def test_needs_key_by_host_and_setting(host: str, require: bool | None, peer: str | None, needed: bool) -> None:
-    assert needs_key(Settings(host=host, require_key=require), peer) is needed
+    ]:
+        assert needs_key(Settings(host=host, require_key=require), peer) is needed
 
 
 def test_authenticate_rejects_missing_and_wrong_keys(serve: Serve) -> None:

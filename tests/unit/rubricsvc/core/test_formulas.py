@@ -34,9 +34,8 @@ def value(name: str, weights: tuple[float, ...], values: tuple[float, ...] = MET
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "points", "shares"),
-    [
+def test_formulas_with_signed_weights_match_their_sources() -> None:
+    for name, points, shares in [
         *((name, 2 / 15, 0.2 / 0.7) for name in ("weighted_mean", "ldc", "autorubric", "healthbench")),
         *((name, 2 / 15, 0.2 / 0.7) for name in ("researchrubrics", "tree_pitfalls")),
         ("ldc_raw", 2.0, 0.2),
@@ -45,11 +44,9 @@ def value(name: str, weights: tuple[float, ...], values: tuple[float, ...] = MET
         ("open_instruct", 2 / 23, 0.2 / 0.9),
         ("open_instruct_reward", 20 / 23, 2 / 0.9),
         *((name, 2 / 7, 0.4) for name in ("rar_explicit", "rlcf", "openjudge", "gandalf", "multichallenge_weighted")),
-    ],
-)
-def test_formulas_with_signed_weights_match_their_sources(name: str, points: float, shares: float) -> None:
-    assert value(name, (10, 5, -8)) == pytest.approx(points, rel=1e-14)
-    assert value(name, (0.4, 0.3, -0.2)) == pytest.approx(shares, rel=1e-14)
+    ]:
+        assert value(name, (10, 5, -8)) == pytest.approx(points, rel=1e-14)
+        assert value(name, (0.4, 0.3, -0.2)) == pytest.approx(shares, rel=1e-14)
 
 
 def test_formulas_without_negative_weights_reject_them() -> None:
@@ -63,19 +60,16 @@ def test_formulas_without_negative_weights_reject_them() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
+def test_formulas_with_positive_weights_match_their_sources() -> None:
+    for name, expected in [
         *((name, (1 * 0.5 + 2 * 0.25 + 5 * 1.0) / 8) for name in ("verifiers", "finance_agent_v2", "tree", "rlcf")),
         *((name, 1.75 / 3) for name in ("mean", "tinker", "inspect", "multichallenge_mean")),
         *((name, 0.25) for name in ("min", "multichallenge_min")),
         *((name, 1.0) for name in ("max", "multichallenge_max", "multichallenge_any")),
         ("multichallenge_all", 0.0),
         ("geometric_mean", (0.5 * 0.25) ** (1 / 3)),
-    ],
-)
-def test_formulas_with_positive_weights_match_their_sources(name: str, expected: float) -> None:
-    assert value(name, (1, 2, 5), (0.5, 0.25, 1.0)) == pytest.approx(expected, rel=1e-14)
+    ]:
+        assert value(name, (1, 2, 5), (0.5, 0.25, 1.0)) == pytest.approx(expected, rel=1e-14)
 
 
 def test_formulas_of_weights_without_a_positive_sum_match_their_sources() -> None:

@@ -15,7 +15,6 @@ from rubricsvc.core.judge import (
     Comparison,
     Endpoint,
     Judge,
-    Mode,
     Sampling,
     Thinking,
     TrajectoryOptions,
@@ -33,9 +32,8 @@ from tests.made_passport import made_passport
 A = Criterion(key="a", text="Says a.", weight=2)
 
 
-@pytest.mark.parametrize(
-    ("fields", "path", "code"),
-    [
+def test_rubric_rejects_invalid_fields() -> None:
+    for fields, path, code in [
         ({"criteria": []}, ("criteria",), "too_short"),
         ({"criteria": [A, A]}, (), "value_error"),
         ({"criteria": [{"key": "a", "text": "x", "weight": math.nan}]}, ("criteria", 0, "weight"), "finite_number"),
@@ -49,12 +47,10 @@ A = Criterion(key="a", text="Says a.", weight=2)
             (),
             "value_error",
         ),
-    ],
-)
-def test_rubric_rejects_invalid_fields(fields: dict[str, object], path: tuple[object, ...], code: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        Rubric.model_validate(fields)
-    assert (path, code) in [(error["loc"], error["type"]) for error in caught.value.errors()]
+    ]:
+        with pytest.raises(ValidationError) as caught:
+            Rubric.model_validate(fields)
+        assert (path, code) in [(error["loc"], error["type"]) for error in caught.value.errors()]
 
 
 def test_scales_reject_ambiguous_levels_and_infinite_ranges() -> None:
@@ -117,19 +113,16 @@ def test_judge_digest_ignores_name_and_endpoint() -> None:
     assert Judge(**warmer.model_dump()).digest != JUDGE.digest
 
 
-@pytest.mark.parametrize(
-    ("mode", "spelt", "otherwise"),
-    [
+def test_judge_digest_ignores_explicit_defaults() -> None:
+    for mode, spelt, otherwise in [
         ("written", {"voting": Voting()}, {"voting": Voting(samples=2)}),
         ("written", {"require_evidence": False}, {"require_evidence": True}),
         ("written", {"thinking": None}, {"thinking": Thinking()}),
         ("comparative", {"comparison": Comparison()}, {"comparison": Comparison(kind="pairwise")}),
         ("trajectory", {"trajectory": TrajectoryOptions()}, {"trajectory": TrajectoryOptions(segment=2)}),
-    ],
-)
-def test_judge_digest_ignores_explicit_defaults(mode: Mode, spelt: dict[str, Any], otherwise: dict[str, Any]) -> None:
-    plain = Judge(name="j", model="m", mode=mode, sampling=Sampling(temperature=1.0))
-    assert plain.model_copy(update=spelt).digest == plain.digest != plain.model_copy(update=otherwise).digest
+    ]:
+        plain = Judge(name="j", model="m", mode=mode, sampling=Sampling(temperature=1.0))
+        assert plain.model_copy(update=spelt).digest == plain.digest != plain.model_copy(update=otherwise).digest
 
 
 def test_judge_digest_is_stable_across_releases() -> None:
@@ -380,9 +373,8 @@ def errors_of(data: dict[str, object]) -> ValidationError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("data", "path", "code", "quoted"),
-    [
+def test_field_messages_give_path_code_and_value() -> None:
+    for data, path, code, quoted in [
         ({}, ("name",), "missing", ""),
         ({"name": 5}, ("name",), "string_type", "5"),
         ({"name": "a", "pets": []}, ("pets",), "too_short", "1"),
@@ -392,13 +384,9 @@ def errors_of(data: dict[str, object]) -> ValidationError:
         ({"name": "a", "pets": [{"lives": 1}]}, ("pets", 0, "kind"), "union_tag_not_found", ""),
         # without the name of the union's member
         ({"name": "a", "pets": [{"kind": "cat", "lives": 10}]}, ("pets", 0, "lives"), "less_than_equal", "10"),
-    ],
-)
-def test_field_messages_give_path_code_and_value(
-    data: dict[str, object], path: tuple[str | int, ...], code: str, quoted: str
-) -> None:
-    (one,) = field_messages(errors_of(data), model=Home, data=data)
-    assert (one.path, one.code) == (path, code) and quoted in one.message
+    ]:
+        (one,) = field_messages(errors_of(data), model=Home, data=data)
+        assert (one.path, one.code) == (path, code) and quoted in one.message
 
 
 def test_first_error_prefers_unknown_fields_and_does_not_quote_secrets() -> None:
@@ -442,20 +430,17 @@ def test_passport_survives_json() -> None:
     assert Passport.model_validate_json(passport.model_dump_json()) == passport
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
+def test_passport_rejects_other_fields() -> None:
+    for change, path in [
         ({"version": 2}, ("version",)),
         ({"weights_sha256": "ad"}, ("weights_sha256",)),
         ({"judge": "j"}, ("judge",)),
         ({"description": "\0"}, ("description",)),
-    ],
-)
-def test_passport_rejects_other_fields(change: dict[str, object], path: tuple[str, ...]) -> None:
-    data = json.loads(made_passport().model_dump_json()) | change
-    with pytest.raises(ValidationError) as caught:
-        Passport.model_validate_json(json.dumps(data))
-    assert [error["loc"] for error in caught.value.errors()] == [path]
+    ]:
+        data = json.loads(made_passport().model_dump_json()) | change
+        with pytest.raises(ValidationError) as caught:
+            Passport.model_validate_json(json.dumps(data))
+        assert [error["loc"] for error in caught.value.errors()] == [path]
 
 
 @pytest.mark.parametrize(

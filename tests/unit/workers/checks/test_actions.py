@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from workers.checks import run
@@ -40,9 +38,8 @@ def value(completion: Completion, name: str, prompt: Prompt | None = None, **arg
     return verdict.value
 
 
-@pytest.mark.parametrize(
-    ("completion", "minimum", "valid"),
-    [
+def test_valid_calls() -> None:
+    for completion, minimum, valid in [
         (trace(SEARCH, OPEN), 1, 1.0),
         (trace(SEARCH, OPEN), 4, 0.5),
         (trace(SEARCH, OPEN, NOTHING, MISSING), 1, 0.5),
@@ -52,15 +49,12 @@ def value(completion: Completion, name: str, prompt: Prompt | None = None, **arg
         (trace(SEARCH, before=tuple(MALFORMED)), 1, 0.5),
         (trace(), 1, 0.0),
         (Completion(text="Just an answer."), 1, 0.0),
-    ],
-)
-def test_valid_calls(completion: Completion, minimum: int, valid: float) -> None:
-    assert value(completion, "valid_calls", min=minimum) == valid
+    ]:
+        assert value(completion, "valid_calls", min=minimum) == valid
 
 
-@pytest.mark.parametrize(
-    ("text", "steps", "invented"),
-    [
+def test_invented_actions_are_those_that_no_call_did() -> None:
+    for text, steps, invented in [
         ("I checked the release notes.", (SEARCH, OPEN), 1),
         ("I checked the release notes.", (SEARCH, OPEN, NOTES), 0),
         ("I checked the release notes.", (SEARCH, MISSING), 1),
@@ -82,29 +76,35 @@ def test_valid_calls(completion: Completion, minimum: int, valid: float) -> None
         ("- It is so.\n- I contacted the authors.", (SEARCH,), 1),
         ("I googled it.", (("web_search", {"q": "it"}, "hits"),), 0),
         ("I googled it.", (("openWebPage", {"q": "it"}, "hits"),), 1),
-    ],
-)
-def test_invented_actions_are_those_that_no_call_did(text: str, steps: tuple[Step, ...], invented: float) -> None:
-    assert value(trace(*steps, text=text), "invented_actions") == invented
+    ]:
+        assert value(trace(*steps, text=text), "invented_actions") == invented
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I did not search.", "I didn't check the release notes.", "I have not checked the release notes.",
-        "I never opened the release notes.", "I could have searched the web.",
-        "I would have checked the release notes.", "I will search the web.", "I hardly searched the web.",
-        "I neither searched nor opened anything.", "If I searched the web, I would find it.",
-        "Have I searched the web?", "The author says: “I searched the web for a year.”",
-        "> I searched the web for a year, and another one.", "Write `I searched the web` there.",
-        "```\nI searched the web.\n```", "The release notes were searched.",
-        "The server opened a file and ran a query.", "A searched document, an opened file.",
-        "I have carefully checked my answer.", "",
-    ],
-)  # fmt: skip
-def test_invented_actions_leaves_negations_conditions_and_quotations(text: str) -> None:
-    assert value(trace(text=text), "invented_actions") == 0
-    assert value(Completion(text=text), "invented_actions") == 0
+def test_invented_actions_leaves_negations_conditions_and_quotations() -> None:
+    for text in [
+        "I did not search.",
+        "I didn't check the release notes.",
+        "I have not checked the release notes.",
+        "I never opened the release notes.",
+        "I could have searched the web.",
+        "I would have checked the release notes.",
+        "I will search the web.",
+        "I hardly searched the web.",
+        "I neither searched nor opened anything.",
+        "If I searched the web, I would find it.",
+        "Have I searched the web?",
+        "The author says: “I searched the web for a year.”",
+        "> I searched the web for a year, and another one.",
+        "Write `I searched the web` there.",
+        "```\nI searched the web.\n```",
+        "The release notes were searched.",
+        "The server opened a file and ran a query.",
+        "A searched document, an opened file.",
+        "I have carefully checked my answer.",
+        "",
+    ]:
+        assert value(trace(text=text), "invented_actions") == 0
+        assert value(Completion(text=text), "invented_actions") == 0
 
 
 def test_invented_actions_takes_the_documents_of_the_prompt_as_read_and_not_as_run() -> None:
