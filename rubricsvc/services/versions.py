@@ -1,6 +1,6 @@
 """Versions of rubrics: who adds them, in which state, beside whose edits; the steps of a review, the approval checks.
 
-A version is approved by `approve` alone, and what differs between two is in `changes`.
+A version is approved by `approve`, and what differs between two is in `changes`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -118,11 +118,13 @@ def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRo
 def approve(
     session: Session, rows: Sequence[RubricRow], edit: Edit, comment: str | None = None
 ) -> dict[int, ConflictError]:
-    """Approve the versions that pass the checks, and return what the others lack, by id. Only this writes the state.
+    """Approve the versions that pass the checks, and return what the others lack, by id.
 
-    A version passes if the newest measured test of its examples, where it has some, passed, and with four eyes if
-    somebody else than its author approves it. A draft is a new version: it is approved as it arrives, without an event,
-    or gets a comment that says what it lacks. The others are steps of a review: a person has read the texts.
+    Only this writes the state, but for what a worker generates: that is approved under the policy none if it has no
+    examples and its gate refuses nothing. A version passes if the newest measured test of its examples, where it has
+    some, passed, and with four eyes if somebody else than its author approves it. A draft is a new version: it is
+    approved as it arrives, without an event, or gets a comment that says what it lacks. The others are steps of a
+    review: a person has read the texts.
     """
     refused: dict[int, ConflictError] = {}
     for row in rows:
@@ -212,9 +214,9 @@ def add_version(
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
     Content that is stored as a draft and approved nowhere is a draft under any name, and so are the edit of a version
-    that is not approved (the parent, else the newest of the name), text of a model that no person has approved, and
-    what does not pass the approval checks. An edit whose parent was edited by somebody else is kept as a draft, with a
-    conflict. The same edit again gives the same result.
+    that is not approved (the parent, else the newest of the name) or had examples where this has none, text of a model
+    that no person has approved, and what does not pass the approval checks. An edit whose parent was edited by somebody
+    else is kept as a draft, with a conflict. The same edit again gives the same result.
 
     Raises:
         NotFoundError: there is no such parent.
@@ -224,22 +226,25 @@ def add_version(
     parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
     of = name, prompt_id, parent.id if parent is not None else None
     state, note, of_model = edit.state(origin), "", set[str]()
+    versions = page_of(session, RubricRow, limit=None, name=name) if parent is None else [parent]
+    lost = bool(versions and versions[-1].value.examples and not rubric.examples)
     if edit.policy != "none":
         of_model, note = unread(session, rubric, *of)
-        versions = page_of(session, RubricRow, limit=None, name=name) if parent is None else [parent]
         same = (row for row in rubrics.only_drafts(session, [rubric.digest]) if row.name != name)
         if versions and versions[-1].state in NOT_APPROVED:
             what = "the newest version of its name" if parent is None else "its parent"
             note = f"{what}, {versions[-1].ref}, is not approved"
         elif (other := next(same, None)) is not None:
             note = f"it has the same content as {other.ref}"
+    if lost:
+        note += f"{note and '; '}it has no examples, and {versions[-1].ref} has; a sheet (CSV) cannot hold them"
     before = added(session)["rubrics"]
     given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "parent_id": of[-1], "added_by": edit.by}
     row = rubrics.add(session, rubric, origin=origin, state=DRAFT, **given)
     is_new, by, conflict = added(session)["rubrics"] > before, edit.person, None
     if of_model:
         rubrics.add_model_texts(session, of_model, *of)
-    if is_new and note and state == APPROVED:
+    if is_new and note and (state == APPROVED or lost):
         rubrics.record_event(session, row, DRAFT, by=by, comment=f"added as a draft: {note}")
     elif is_new and state == APPROVED:
         approve(session, [row], edit)

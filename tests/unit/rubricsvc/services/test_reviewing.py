@@ -281,6 +281,19 @@ def test_add_version_approves_only_what_passes_the_gate(db: Database) -> None:
         act(db, "file-0@1", "approve")
 
 
+def test_add_version_without_the_examples_of_the_one_before_is_a_draft_that_says_so(db: Database) -> None:
+    for policy in ("generated", "none", "all"):
+        for by_parent in (False, True):
+            name = f"{policy}-{by_parent}"
+            with db.write() as session:
+                content = rubric(f"{name}.").model_copy(update={"examples": (EXAMPLE,)})
+                first = add_version(session, content, Edit(), name=name).row.id
+            added = add(db, f"{name} changed.", name=name, policy=policy, parent=first if by_parent else None)
+            with db.read() as session:
+                note = rubrics.notes(session, [added.row.id])[added.row.id]
+            assert added.row.state == "draft" and f"no examples, and {name}@1 has" in note
+
+
 def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> None:
     add(db, "One.", policy="four_eyes")
     review = {by: Rubrics(db, Edit(by, policy="four_eyes")) for by in ("ann", " Ann", "bob", None)}
