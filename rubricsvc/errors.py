@@ -80,8 +80,23 @@ class ForbiddenError(RubricsvcError, code="forbidden", status=403):
     """A cross-site request."""
 
 
+_DATABASE_HINTS = {  # how to go on, by a part of the driver's message
+    "database is locked": "another process has the write lock, such as an import; wait for it and try again",
+    "disk is full": "free some space on the disk and try again",
+    "readonly": "make its file and its folder writable to this user, or move it",
+    "read-only": "give RUBRICSVC_DATABASE_URL the primary server, or try again when this one has taken over",
+}
+
+
 class UnavailableError(RubricsvcError, code="unavailable", status=503):
     """A database, broker, judge or model that does not respond."""
+
+    @classmethod
+    def of_database(cls, error: BaseException) -> "UnavailableError":
+        """Return the error with the driver's first line, without the SQL and the link that SQLAlchemy adds."""
+        message = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        hint = next((hint for part, hint in _DATABASE_HINTS.items() if part in message), "run `rubricsvc doctor`")
+        return cls(f"the database does not answer: {message}", hint=hint)
 
 
 @contextmanager

@@ -59,10 +59,10 @@ def from_exception(error: Exception) -> RubricsvcError:
             made.status, made.code = status, HTTPStatus(status).name.lower()
             return made
         case _ if isinstance(error, AWAY):
-            log.error("database_unavailable", error=str(error))
+            log.error("database_unavailable", error=UnavailableError.of_database(error).message)
             return UnavailableError("the database is unavailable", hint="check it with `rubricsvc doctor`")
         case IntegrityError():
-            log.error("integrity_error", error=str(error))
+            log.error("integrity_error", error=str(error.orig))
             return UnavailableError("a row that it needs was changed or deleted meanwhile", hint="send it again")
         case DataError() | OverflowError():
             hint = "send shorter texts and smaller numbers; /docs lists the limits"

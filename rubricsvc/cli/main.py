@@ -173,14 +173,6 @@ def run(args: Sequence[str]) -> int:
     return status
 
 
-_DATABASE_HINTS = {  # how to go on, by a part of the driver's message
-    "database is locked": "another process has the write lock, such as an import; wait for it and try again",
-    "disk is full": "free some space on the disk and try again",
-    "readonly": "make its file and its folder writable to this user, or move it",
-    "read-only": "give RUBRICSVC_DATABASE_URL the primary server, or try again when this one has taken over",
-}
-
-
 def _explain(error: BaseException) -> tuple[str, str, int]:
     """Return message, hint and exit code of an error."""
     from pydantic import ValidationError
@@ -201,6 +193,8 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
             if tried in guesses.split(", "):
                 return f"no command {tried!r}", f"use `rubricsvc {command}`", BAD_INPUT
         return message, f"see `{path} --help`", BAD_INPUT
+    if f"{type(error).__module__}.{type(error).__name__}" == "sqlalchemy.exc.OperationalError":  # may not be imported
+        error = UnavailableError.of_database(error)
     if isinstance(error, RubricsvcError):
         status = UNAVAILABLE if isinstance(error, NotFoundError | UnavailableError) else BAD_INPUT
         return error.message, error.hint, status
@@ -213,11 +207,6 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
         where = f"{error.filename}: " if error.filename else ""
         hint = f"check {'the path, its permissions' if where else 'where the output goes'} and the free disk space"
         return f"{where}{error.strerror or error}", hint, BAD_INPUT
-    kind = f"{type(error).__module__}.{type(error).__name__}"  # by name: sqlalchemy may not be imported
-    if kind == "sqlalchemy.exc.OperationalError":
-        message = str(error.orig)  # type: ignore[attr-defined]
-        hint = next((hint for part, hint in _DATABASE_HINTS.items() if part in message), "run `rubricsvc doctor`")
-        return f"the database does not answer: {message}", hint, UNAVAILABLE
     hint = "this is a bug: report it with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
     return f"{type(error).__name__}: {cut(' '.join(str(error).split()), 500)}", hint, INTERNAL_ERROR
 

@@ -99,7 +99,8 @@ def continue_hint(kept: str, command: str = "the same command again") -> Iterato
         echo(f"\ninterrupted; {kept}. Run {command} to continue.")
         raise typer.Exit(INTERRUPTED) from None
     except UnavailableError as error:
-        error.hint = error.hint or f"{kept}; run {command} to continue"
+        if command not in error.hint:
+            error.hint = "; ".join(filter(None, (error.hint, f"{kept}; run {command} to continue")))
         raise
 
 

@@ -132,12 +132,12 @@ def answered(query: Callable[[], Result], notify: Notify) -> Result:
             result = query()
         except AWAY as error:
             limit, now = get_settings().outage_seconds, time.monotonic()
-            message = f"the database does not answer: {str(getattr(error, 'orig', error)).splitlines()[0]}"
+            away = UnavailableError.of_database(error)
             if now >= (now + limit if end is None else end):
-                raise UnavailableError(message) from error
+                raise away from error
             if end is None:
                 end = now + limit
-                notify(f"{message}; retrying for {limit:g} s")
+                notify(f"{away}; retrying for {limit:g} s")
             time.sleep(POLL_SECONDS)
         else:
             if end is not None:
@@ -151,8 +151,7 @@ def reachable() -> Iterator[None]:
     try:
         yield
     except AWAY as error:
-        message = f"the database does not answer: {str(getattr(error, 'orig', error)).splitlines()[0]}"
-        raise UnavailableError(message) from error
+        raise UnavailableError.of_database(error) from error
 
 
 _FIXES = tomllib.loads(files("rubricsvc.services").joinpath("fixes.toml").read_text(encoding="utf-8"))
@@ -268,7 +267,8 @@ class Jobs(Deletable):
         """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
 
         It is a TimeoutError if the job, which goes on, is not finished after ``timeout`` seconds (None: no limit), and
-        an UnavailableError if the database did not answer for `Settings.outage_seconds`.
+        an UnavailableError if the database did not answer, or a worker of this process could not write to it, for
+        `Settings.outage_seconds`.
         """
         next_delay = polling(job_id, timeout, notify, longest=POLL_SECONDS)
         while True:
@@ -277,6 +277,8 @@ class Jobs(Deletable):
                 on_progress(job)
             if (delay := next_delay(job)) is None:
                 return job
+            if (outage := self.db.outage) and time.monotonic() - outage[0] >= get_settings().outage_seconds:
+                raise outage[1]
             time.sleep(delay)
 
     @takes(JobFilters)

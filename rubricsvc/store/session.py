@@ -27,7 +27,7 @@ from sqlalchemy.types import JSON, Text
 from structlog import get_logger
 
 from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH
-from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError, cut
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.tables import Base, DatedRow, OutboxRow
 
@@ -185,12 +185,15 @@ class Database:
     """An engine of a SQLAlchemy URL, ``sqlite:///FILE`` or ``postgresql+psycopg://…``, and its sessions.
 
     ``on_commit`` is called, outside the transaction, after a session that wrote to the outbox has committed.
+    ``outage`` is when what is tried again failed first, on the monotonic clock, and its error; None after a commit.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
         self.on_commit: Callable[[], object] | None = None
+        self.outage: tuple[float, RubricsvcError] | None = None
+        self._warned_at = 0.0
         self._immediate = self.engine.execution_options(begin="BEGIN IMMEDIATE")
 
     @contextmanager
@@ -207,8 +210,20 @@ class Database:
             session.connection()
             yield session
             session.commit()
+        if self.outage:
+            log.info("database available again")
+            self.outage = None
         if session.info.get(PUBLISHED) and self.on_commit is not None:
             self.on_commit()
+
+    def note_outage(self, error: Exception, began: float | None = None) -> None:
+        """Log once that a transaction, tried since ``began``, failed; smaller ones may fit on a full disk meanwhile."""
+        if self.outage is None:
+            away = error if isinstance(error, RubricsvcError) else UnavailableError.of_database(error)
+            self.outage = time.monotonic() if began is None else began, away
+            if self.outage[0] >= self._warned_at:
+                self._warned_at = time.monotonic()
+                log.warning("database unavailable, trying again", error=away.message, hint=away.hint)
 
     def close(self) -> None:
         """Close all connections."""
@@ -241,8 +256,10 @@ def relay(db: Database, send: Send) -> int:
             if left := [id_ for id_, *_ in claimed[sent:]]:
                 with db.write() as session:
                     session.execute(update(OutboxRow).where(OutboxRow.id.in_(left)).values(sent_at=None))
-    except (OSError, *AWAY) as error:
-        log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
+    except OSError as error:
+        log.warning("broker unreachable; messages are sent later", error=str(error).partition("\n")[0])
+    except AWAY as error:
+        db.note_outage(error)
     return sent
 
 

@@ -27,7 +27,7 @@ from rubricsvc.broker import MEMORY, make_celery, send
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.session import Database, attach, relay
+from rubricsvc.store.session import AWAY, Database, attach, relay
 from workers.engines import make_engine
 from workers.engines.local.embedded_model import fetch_embedded
 from workers.queue.drain import NAME, Drainer
@@ -62,24 +62,17 @@ def _every(
 def reporting(db: Database, processes: int = 1) -> Iterator[None]:
     """Report every `leases.REPORT_SECONDS`, also while other threads are busy; remove the worker's row at the end.
 
-    A failure is logged when it begins and when it ends, and changes nothing else.
+    A failure is logged and changes nothing else.
     """
-    started, failing, host = time.monotonic(), False, socket.gethostname()
+    started, host = time.monotonic(), socket.gethostname()
 
     def report(*, last: bool = False) -> None:
-        nonlocal failing
         uptime = None if last else time.monotonic() - started
         try:
             with db.write() as session:
                 leases.report_worker(session, NAME, host=host, pid=os.getpid(), uptime=uptime, processes=processes)
         except (SQLAlchemyError, RubricsvcError) as error:
-            if not failing:
-                log.warning("worker report not written, the work goes on", error=str(error).splitlines()[0])
-            failing = True
-        else:
-            if failing:
-                log.info("worker report written again")
-            failing = False
+            db.note_outage(error)
 
     report()
     with _every(leases.REPORT_SECONDS, "reporter", report, partial(report, last=True)):
@@ -149,7 +142,7 @@ def reconciling(db: Database, app: Celery, settings: Settings) -> Iterator[None]
             reconcile(db, app, settings, at_start=first, free_lost=now - answering_since > LOST_SECONDS)
             first, answered_at = False, now
         except (SQLAlchemyError, UnavailableError) as error:
-            log.warning("database unreachable", error=str(error).splitlines()[0])
+            db.note_outage(error)
 
     with _every(settings.reconcile_seconds, "reconciler", step):
         yield
@@ -217,6 +210,9 @@ def make_app(settings: Settings, db: Database | None = None) -> Celery:
         none_left = False
         try:
             none_left = Drainer(opened, settings, stopping, engines).run(judge_id)
+        except AWAY as error:  # longer than its leases: the reconciler returns them and wakes a worker again
+            opened.note_outage(error)
+            return
         finally:
             with lock:
                 again = requested_again.pop(judge_id)

@@ -511,7 +511,7 @@ class Drainer:
                 share_limits(self.engines[0][1], drains)
                 self.starting, renewed_at = False, time.monotonic() if renewed else renewed_at
             except (SQLAlchemyError, UnavailableError) as error:
-                log.warning("heartbeat missed", error=str(error))
+                self.db.note_outage(error)
                 continue
             for task, lease in list(self.in_flight.items()):
                 if lease in ours and lease.item_id not in held:
@@ -535,7 +535,7 @@ class Drainer:
                 limit = GRACE_SECONDS if self.stopping.is_set() else self.settings.lease_seconds
                 if time.monotonic() + pause > began + limit:
                     raise
-                log.warning("database unavailable, trying again", error=str(error), in_seconds=pause)
+                self.db.note_outage(error, began)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
 

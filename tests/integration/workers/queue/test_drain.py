@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.verdict import Reason
@@ -150,9 +151,10 @@ def test_drain_waits_for_unreachable_database(db: Database, use: object) -> None
             raise error
         return real(*args)
 
-    with patch.object(store, "record", flaky):
+    with patch.object(store, "record", flaky), capture_logs() as logs:
         assert Drainer(db, settings(db)).run(1) is True
-    assert progress_of(db, job).done == 8
+    assert progress_of(db, job).done == 8 and db.outage is None
+    assert ["sqlalche" in str(log) for log in logs if log["log_level"] == "warning"] == [False]
 
 
 def test_drain_isolates_an_error_in_one_item(db: Database, use: object) -> None:

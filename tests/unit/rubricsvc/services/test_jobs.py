@@ -133,6 +133,10 @@ def test_wait_retries_the_database_for_a_while(
     monkeypatch.setattr("rubricsvc.services.jobs.POLL_SECONDS", 0.0)
     monkeypatch.setattr(get_settings(), "outage_seconds", limit)
     job, read, answers = submit_job(db, 1, judge=JUDGE), db.read, iter([False, False, True])
+    db.note_outage(OperationalError("INSERT", {}, Exception("disk is full")))  # in a worker of this process
+    if limit == 0:
+        with pytest.raises(UnavailableError, match="disk is full"):
+            Jobs(db).wait(job)
     with db.write() as session:
         jobs.cancel(session, job)
 
