@@ -390,6 +390,9 @@ class Scope:
             return spec
         if "each" in spec:
             return self._joined([spec], at, [])
+        if "joined" in spec:
+            texts = self.build(spec["joined"], at)
+            return "".join(map(str, texts)) if isinstance(texts, list) else texts
         if not self.admits(spec):
             return self.build(spec["else"], at) if "else" in spec else MISSING
         if "ignored" in spec:
