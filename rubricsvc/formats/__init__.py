@@ -109,6 +109,9 @@ def detect(file: InputFile) -> str:
     It is an InvalidFileError, which names the formats, if none or several match.
     """
     first = file.first()
+    if (kind := kind_of(first)) == "labels":
+        hint = "these are labels: import them with `rubricsvc labels import`"
+        raise file_error(file.location, "unknown_format", "has labels or verdicts, not rubrics", hint)
     fields = set(first) if isinstance(first, dict) else set()
     criteria = first.get("criteria") if isinstance(first, dict) else None
     given = [one for one in criteria if one] if isinstance(criteria, list) else []
@@ -136,9 +139,8 @@ def detect(file: InputFile) -> str:
         return "native"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
-    if (kind := kind_of(first)) is not None:
-        what = "completions without rubrics" if kind == "completions" else kind
-        hint = f"these are {what}: import them with `rubricsvc {kind} import`"
+    if kind == "completions":
+        hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
     elif is_csv:
         columns = "criterion, weight (of a rubric), or prompt, completion, policy (of completions"
         hint = f"name the columns {columns}, for `rubricsvc completions import`)"

@@ -269,10 +269,11 @@ class Scope:
                     found = Placed({key: text for key, text in groups.groupdict().items() if text is not None}, path)
                 elif not argument.endswith("?"):
                     entry.expected("shape", f"a text that matches {pattern!r}", value, path)
-            case "json":  # in a text, or in a list with one; with ``?`` another text stays as it is
+            case "json":  # in a text, or in a list with one; with ``?`` other texts stay, also numbers and booleans
                 text = value[0] if isinstance(value, list) and len(value) == 1 else value
                 try:
                     found = json.loads(text) if isinstance(text, str) else text
+                    found = text if argument == "?" and isinstance(found, int | float) else found
                 except (ValueError, RecursionError):
                     found = text if argument == "?" else found
                     if argument != "?":

@@ -587,11 +587,14 @@ def kind_of(first: Any) -> str | None:
     is_row = all(isinstance(one, str) for one in first.values())  # of a sheet, with a column for each criterion
     if "completion_id" in first and (first.keys() & {"annotator", "criterion"} or (is_row and "rubric" in first)):
         return "labels"
+    parts = {"prompt", "prompt_id"}, {"completion", "text", "messages"}
+    answers = all(first.keys() & names for names in parts)
+    if not answers and "value" in first and first.keys() & {"completion_id", "annotator", "outcome"}:
+        return "labels"  # or verdicts
     of_truthfulqa = str(first.get("prompt")).rstrip().endswith(("\nTrue:", "\nHelpful:"))
     if first.keys() & {"criteria", "rubrics", "rubric", "criterions"} or of_truthfulqa:
         return None
-    parts = {"prompt", "prompt_id"}, {"completion", "text", "messages"}
-    return "completions" if all(first.keys() & names for names in parts) else None
+    return "completions" if answers else None
 
 
 def read_completion(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tuple[CompletionLine, Location]]:

@@ -76,7 +76,7 @@ def test_functions_are_at_most_100_lines() -> None:
 BUDGETS = {
     "rubricsvc/core": 3_550,
     "rubricsvc/stats": 1_500,
-    "rubricsvc/formats": 2_620,
+    "rubricsvc/formats": 2_640,
     "rubricsvc/graders": 460,
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,

@@ -42,9 +42,11 @@ def test_import_detects_completions_and_labels(db: Database, path: Path) -> None
     assert result.completion_ids == [2, 1]
     line = '{"completion_id": 2, "rubric": "q", "criterion": "c1", "annotator": "bob", "value": false}\n'
     assert run(db, path, line).new["labels"] == 1
-    with pytest.raises(InvalidFileError) as caught:
-        run(db, path, line, noun="rubrics")
-    assert caught.value.errors[0].code == "unknown_format"
+    verdict = '{"criterion": "c", "text": "T", "weight": 2, "outcome": "scored", "value": 1.0}'
+    for rows in (line, verdict, '{"criterion": "A", "weight": 1, "annotator": "x", "value": 1}'):
+        with pytest.raises(InvalidFileError) as caught:
+            run(db, path, rows, noun="rubrics")
+        assert caught.value.errors[0].code == "unknown_format" and "labels import" in caught.value.hint
 
 
 def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Database, tmp_path: Path) -> None:
