@@ -142,8 +142,7 @@ class AttackSuite(Suite):
 @lru_cache
 def built_in(mode: Mode = "readout") -> tuple[AttackSuite, ...]:
     """Return the built-in suites for judges of a mode, by name."""
-    own = sorted((_FOLDER / mode).glob("*.yaml"))
-    return tuple(read(path) for path in [*sorted(_FOLDER.glob("*.yaml")), *own])
+    return tuple(read(path) for path in [*sorted(_FOLDER.glob("*.yaml")), *sorted((_FOLDER / mode).glob("*.yaml"))])
 
 
 def read(path: Path) -> AttackSuite:

@@ -224,9 +224,7 @@ def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
     """Return the number of ``grade``, mapped from ``range`` to [0, 1]."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
     given = json.dumps(template_data(prompt, completion) | ({"item": args.item} if args.item is not None else {}))
-    program = PROGRAMS["harness"].format(
-        name=json.dumps("grader"), code=json.dumps(args.source), action=PROGRAMS["grade"]
-    )
+    program = f"{PROGRAMS}\nrun_action('grader', {args.source!r}, 'grade')"
     result, (low, high) = run_python(program, stdin=given, limits=limits), args.range
     if not result.ok:
         raise GradeError(f"grade(sample, item) failed: {result.error}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -152,8 +151,7 @@ def split(pieces: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def _run_test(source: str, test: str, limits: Limits) -> str:
     """Return the error of a test. It passed if its last action was to print a token that was unknown until then."""
     token = secrets.token_hex(16)
-    program = PROGRAMS["harness"].format(name=json.dumps("solution"), code=json.dumps(source), action=PROGRAMS["test"])
-    result = run_python(program, stdin=token + test, limits=limits)
+    result = run_python(f"{PROGRAMS}\nrun_action('solution', {source!r}, 'test')", stdin=token + test, limits=limits)
     if result.ok and result.stdout == token:
         return ""
     error = "it ended early" if result.ok else result.error

@@ -410,8 +410,7 @@ async def _by_members(
         for member, verdicts in zip(members, await asyncio.gather(*asked), strict=True):
             for verdict in verdicts:
                 votes[verdict.criterion][member.name] = verdict
-        rule = (judge.voting or Voting()).rule
-        return [aggregate(criterion, votes[criterion.key], rule) for criterion in criteria]
+        return [aggregate(criterion, votes[criterion.key], (judge.voting or Voting()).rule) for criterion in criteria]
     for member_engine, member in zip(engines, members, strict=True):
         for verdict in await _judged(member_engine, member, *about, answered=answered):
             votes[verdict.criterion][member.name] = verdict

@@ -63,8 +63,7 @@ def load(weights: ModelWeights, dtype: torch.dtype | None = None, device: str = 
     if dtype != torch.float32:
         model.set_output_embeddings(_Float32Head(model.get_output_embeddings()))
     ends = end_ids(model, tokenizer)
-    loaded = LoadedModel(model, Conversation(tokenizer), config.max_position_embeddings, ends)
-    return _loaded.setdefault(key, loaded)
+    return _loaded.setdefault(key, LoadedModel(model, Conversation(tokenizer), config.max_position_embeddings, ends))
 
 
 def default_device() -> str:
