@@ -43,7 +43,9 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="address of `rubricsvc serve`")
     port: int = Field(8321, ge=0, le=65535, description="port of `rubricsvc serve`")
-    require_key: bool | None = Field(None, description="require API keys, as four_eyes; unset: if host is not loopback")
+    require_key: bool | None = Field(
+        None, description="require API keys, which four_eyes always does; unset: required if host is not loopback"
+    )
     max_body_mib: float = Field(32.0, gt=0, le=1024, description="maximum MiB of a request body")
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("rubricsvc"),

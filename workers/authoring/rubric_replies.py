@@ -213,8 +213,7 @@ def _criterion(number: int, given: _Criterion, indexes: Mapping[str, QuoteIndex]
             problem = f"expected one of the given texts ({names}), found {one.document!r}"
             raise ValueError(f"{path}.sources.document: {problem}")
         if indexes[one.document].locate(one.passage).start is None:
-            quoted = cut(repr(one.passage), 80)
-            raise ValueError(f"{path}.sources.passage: {quoted} does not stand in {one.document!r}")
+            raise ValueError(f"{path}.sources.passage: {cut(repr(one.passage), 80)} does not stand in {one.document!r}")
     levels = tuple(Level(**one.model_dump()) for one in given.levels or ())
     return Criterion(
         key=f"c{number}",

@@ -62,8 +62,7 @@ def read(name: str) -> AuthoringTemplate:
 
 def _text(name: str) -> str:
     """Return the text of a file with what it includes; an included file may include others."""
-    text = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8")
-    return _INCLUDED.sub(lambda match: _text(match[1]).strip(), text)
+    return _INCLUDED.sub(lambda match: _text(match[1]).strip(), (_FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
 SMALL_MODELS = frozenset({"embedded"})  # models that cannot write JSON: they are asked for a numbered list

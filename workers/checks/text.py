@@ -80,8 +80,7 @@ class Regex(Args):
 def regex(completion: Completion, prompt: Prompt, args: Regex) -> float:
     """Return 1 or 0. A pattern that takes longer than ``timeout_s`` fails with ``check_error``."""
     limit = 1 if args.absent else args.count
-    count = _matcher.ask(args.pattern, completion.text, limit, timeout_s=args.timeout_s)
-    return float((count >= limit) != args.absent)
+    return float((_matcher.ask(args.pattern, completion.text, limit, timeout_s=args.timeout_s) >= limit) != args.absent)
 
 
 class Span(Args):

@@ -65,8 +65,7 @@ def fence_all(name: str, texts: Sequence[str]) -> list[str]:
         numbers = [sha256(seed.encode()).hexdigest()[:8] for seed in seeds]
         if len(set(numbers)) == len(texts) and not any(number in everything for number in numbers):
             break
-    marked = zip(numbers, texts, strict=True)
-    return [f"<{name}-{number}>\n{text}\n</{name}-{number}>" for number, text in marked]
+    return [f"<{name}-{number}>\n{text}\n</{name}-{number}>" for number, text in zip(numbers, texts, strict=True)]
 
 
 _TYPOGRAPHY = str.maketrans(

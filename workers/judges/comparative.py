@@ -99,8 +99,7 @@ def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:
     given = parse_items(text, lambda value: _SCORES.validate_python(value.get("scores")), lambda s: (s.answer, s.score))
     asked, answered = [one.id for one in call.asked], [score.answer for score in given]
     if sorted(asked) != sorted(answered):
-        message = f"asked {', '.join(asked)}; answered {', '.join(answered) or 'none'}"
-        raise ReplyError(Reason.WRONG_CRITERIA, message)
+        raise ReplyError(Reason.WRONG_CRITERIA, f"asked {', '.join(asked)}; answered {', '.join(answered) or 'none'}")
     if invalid := [f"{score.answer}: {score.score:g}" for score in given if not 0.0 <= score.score <= 1.0]:
         raise ReplyError(Reason.OUT_OF_RANGE, f"scores must be from 0 to 1, found {', '.join(invalid)}")
     return {score.answer: score for score in given}

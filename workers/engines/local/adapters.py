@@ -130,8 +130,7 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
     others = {name: value for name, value in (config.model_extra or {}).items() if name not in _WITHOUT_EFFECT.split()}
     inexact += [f"{name}: {value}" for name, value in others.items() if value and value != "none"]
     if inexact:
-        message = f"{path}: an adapter with {cut(inexact[0], 200)} is not supported"
-        raise InvalidError(message, hint=_PLAIN_HINT)
+        raise InvalidError(f"{path}: an adapter with {cut(inexact[0], 200)} is not supported", hint=_PLAIN_HINT)
     return Adapter(folder, config, _pairs(folder / weights.ADAPTER_WEIGHTS, contents[weights.ADAPTER_WEIGHTS]))
 
 

@@ -201,8 +201,7 @@ def answer_batch(loaded: LoadedModel, requests: list[PendingRequest]) -> None:
                 ended = token in loaded.eos_ids
                 if not ended:
                     text.append(token)
-                room = min(sampling.max_tokens, pending.limit - len(pending.token_ids[i]))
-                if ended or len(text) >= room:
+                if ended or len(text) >= min(sampling.max_tokens, pending.limit - len(pending.token_ids[i])):
                     reply = Reply(conversation.tokenizer.decode(text, skip_special_tokens=True), truncated=not ended)
                     add_reply((row, i), reply, len(text) + ended)
                 elif not pending.result.done():

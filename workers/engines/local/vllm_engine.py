@@ -228,8 +228,7 @@ async def _answer(loaded: _Model, request: EngineRequest, question: Question, id
             reply = Reply(first.text, truncated=first.finish_reason == "length", usage=usage)
         return replace(reply, latency_s=time.perf_counter() - start)
     except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-        reason = Reason.UNREACHABLE if loaded.engine.errored else Reason.ENGINE_ERROR
-        return Failure(reason, error_message(error))
+        return Failure(Reason.UNREACHABLE if loaded.engine.errored else Reason.ENGINE_ERROR, error_message(error))
 
 
 def machine_options() -> dict[str, Any]:
