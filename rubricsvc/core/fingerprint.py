@@ -114,6 +114,12 @@ BANDS, ROWS = 16, 2
 NEAR = 3  # shared bands from which one text is nearly the other: docs/adr/0024 says how often they are found
 
 
+def hash64(text: str) -> int:
+    """Return 64 bits of the hash of a text, as a signed number."""
+    hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(hashed.digest(), signed=True)
+
+
 def sketch(text: str) -> tuple[int, ...]:
     """Return the bands [BANDS] of a text, which equal texts share and near copies in part; they do not tell the text.
 
@@ -124,5 +130,4 @@ def sketch(text: str) -> tuple[int, ...]:
     hashes, count = {crc32(letters[n : n + RUN]) for n in range(max(1, len(letters) - RUN + 1))}, BANDS * ROWS
     minima = {one % count: one for one in sorted(hashes, reverse=True)}
     filled = [next(minima[one % count] for one in range(n, n + count) if one % count in minima) for n in range(count)]
-    bands = (f"{n} {filled[n : n + ROWS]}".encode() for n in range(0, count, ROWS))
-    return tuple(int.from_bytes(hashlib.blake2b(one, digest_size=8).digest(), signed=True) for one in bands)
+    return tuple(hash64(f"{n} {filled[n : n + ROWS]}") for n in range(0, count, ROWS))

@@ -18,6 +18,7 @@ from rubricsvc.errors import cut
 
 MAX_EXAMPLES = 1000
 MAX_TEXT = 100_000  # characters of an example
+SHORT = 40  # bytes of UTF-8, about seven words of English: what is shorter, as "fully met", is anybody's
 
 ROUNDING = 1e-9
 
@@ -249,6 +250,15 @@ class Criterion(Value):
         return digest("criterion", self.text, self.scale, self.reference, self.passages, prompt, self.check, *each)
 
     @property
+    def texts(self) -> set[str]:
+        """The text, and all else of it that a judge reads, without labels and others of fewer than `SHORT` bytes."""
+        levels = self.scale.levels if isinstance(self.scale, Ordinal) else ()
+        turns = self.custom_prompt.turns if self.custom_prompt else ()
+        shown = [self.reference or "", *(self.passages or ()), *(one.content for one in turns)]
+        shown += [text for one in levels for text in (one.label, one.text)]
+        return {self.text, *(one for one in shown if len(one.encode("utf-8", "surrogatepass")) >= SHORT)}
+
+    @property
     def asked_alone(self) -> bool:
         """Whether a judge is asked about it apart from the others: by a custom prompt, or about each claim."""
         return self.custom_prompt is not None or self.each is not None
@@ -306,8 +316,8 @@ class Rubric(Content):
 
     @property
     def texts(self) -> set[str]:
-        """The texts of the criteria."""
-        return {criterion.text for criterion in self.criteria}
+        """The texts of the criteria that a judge reads."""
+        return set[str]().union(*(criterion.texts for criterion in self.criteria))
 
     __hash__ = Content.__hash__
 

@@ -158,7 +158,7 @@ class Evolutions:
                     hint = "wait until it has ended; `rubricsvc evolve show` says how far it is"
                     raise ConflictError(f"evolution {row.id} is continued by another process", hint=hint)
                 return evolution.EvolutionSummary(**_summary(session, row))
-            proposed = {one.criterion.text for one in new.entries} - row.rubric.value.texts
+            proposed = set[str]().union(*(one.criterion.texts for one in new.entries)) - row.rubric.value.texts
             rubrics.add_model_texts(session, proposed, name, row.prompt_id, row.rubric_id)
             if new.rubric is not None and result is not None and new.rubric.digest != row.rubric.digest:
                 # a branch where somebody has edited the start since

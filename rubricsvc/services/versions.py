@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from rubricsvc.core import states, strict_json
-from rubricsvc.core.fingerprint import BANDS
+from rubricsvc.core.fingerprint import hash64
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import (
     APPROVED,
@@ -174,9 +174,9 @@ def unread(
     """
     near = rubrics.near_model_texts(session, rubric.texts)
     read = rubrics.approved_texts(session, name, prompt_id, parent_id) if near else set[str]()
-    texts = {text for text, found in near.items() if BANDS in found.values() or text not in read}
-    keys = cut(", ".join(one.key for one in rubric.criteria if one.text in texts), 200)
-    return texts, f"a model wrote the text of {keys}, or nearly that, and no person has approved it" if texts else ""
+    texts = {text for text, found in near.items() if hash64(text) in found or text not in read}
+    keys = cut(", ".join(one.key for one in rubric.criteria if one.texts & texts), 200)
+    return texts, f"a model wrote a text of {keys}, or nearly that, and no person has approved it" if texts else ""
 
 
 def reject_drafts(db: Database, used: Iterable[Rubric]) -> None:

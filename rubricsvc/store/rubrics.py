@@ -6,16 +6,14 @@ The state of a version's review (`reviews`) decides what its name refers to: the
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from functools import reduce
 from itertools import chain
-from operator import xor
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, String, case, cast, delete, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.fingerprint import NEAR, sketch
+from rubricsvc.core.fingerprint import NEAR, hash64, sketch
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
@@ -175,28 +173,29 @@ def approved_texts(session: Session, name: str, prompt_id: int | None, parent_id
 
 def add_model_texts(session: Session, texts: set[str], name: str, prompt_id: int | None, parent_id: int | None) -> None:
     """Keep sketches of criteria that a model wrote, without the `approved_texts`."""
-    sketches = map(sketch, texts - approved_texts(session, name, prompt_id, parent_id))
-    rows = ({"band": band, "text": reduce(xor, one)} for one in sketches for band in one)
+    unread = texts - approved_texts(session, name, prompt_id, parent_id)
+    rows = ({"band": band, "text": hash64(one)} for one in unread for band in sketch(one))
     add_new(session, tables.ModelTextRow, rows)
 
 
-def near_model_texts(session: Session, texts: Iterable[str]) -> dict[str, Counter[int]]:
-    """Return the bands that each text shares with a model's that no person approved, by that: `NEAR` to `BANDS`."""
+def near_model_texts(session: Session, texts: Iterable[str]) -> dict[str, set[int]]:
+    """Return for each text the hashes of models' that it shares `NEAR` bands with, unless a person approved it."""
     if session.scalar(select(tables.ModelTextRow.text).limit(1)) is None:
         return {}
-    sketches, known = {text: sketch(text) for text in {*texts}}, defaultdict[int, list[int]](list)
+    sketches, known = {one: (hash64(one), *sketch(one)) for one in {*texts}}, defaultdict[int, list[int]](list)
     query, bands = select(tables.ModelTextRow.band, tables.ModelTextRow.text), {*chain.from_iterable(sketches.values())}
     for band, text in rows_with(session, query, tables.ModelTextRow.band, bands):
         known[band].append(text)
-    counts = {text: Counter(chain.from_iterable(known[band] for band in one)) for text, one in sketches.items()}
-    near = ((text, Counter({id_: n for id_, n in one.items() if n >= NEAR})) for text, one in counts.items())
-    return {text: found for text, found in near if found}
+    unread = {text: bands for text, (own, *bands) in sketches.items() if own not in known}
+    counts = ((text, Counter(chain.from_iterable(known[band] for band in one))) for text, one in unread.items())
+    return {text: near for text, one in counts if (near := {id_ for id_, n in one.items() if n >= NEAR})}
 
 
 def remove_model_texts(session: Session, texts: Iterable[str]) -> None:
-    """Forget what a model wrote and these texts are nearly, as a person has approved them."""
-    for chunk in batched({*chain.from_iterable(near_model_texts(session, texts).values())}):
+    """Forget what a model wrote letter by letter as these texts, which a person has approved, and remember these."""
+    for chunk in batched(map(hash64, near_model_texts(session, texts))):
         session.execute(delete(tables.ModelTextRow).where(tables.ModelTextRow.text.in_(chunk)))
+        add_new(session, tables.ModelTextRow, ({"band": one, "text": one} for one in chunk))
 
 
 def notes(session: Session, ids: Iterable[int]) -> dict[int, str]:

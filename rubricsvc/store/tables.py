@@ -160,7 +160,7 @@ class RubricEventRow(DatedRow):
 
 
 class ModelTextRow(Base):
-    """A band of the `sketch` of a criterion that a model wrote and no person approved; it stays if that is deleted."""
+    """A band of the `sketch` of a text that a model wrote; or the hash of what a person approved, as band and text."""
 
     __tablename__ = "model_texts"
 

@@ -310,6 +310,9 @@ def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> N
 
 
 OF_MODEL = "States that the vaccines must not be used before the manufacturer has decided."
+LEVELS = {"kind": "ordinal", "levels": [{"label": "Q2", "value": 0}, {"label": "Q3", "value": 1, "text": OF_MODEL}]}
+OWN = {"turns": [{"role": "user", "content": f"Is it so? {OF_MODEL}"}], "labels": ["y", "n"], "passing": ["y"]}
+SHOWN = [("reference", OF_MODEL), ("passages", [OF_MODEL]), ("scale", LEVELS), ("custom_prompt", OWN)]
 CHANGED = "Says that these vaccines must not be used before the manufacturer has answered."
 
 
@@ -318,8 +321,8 @@ def test_add_version_keeps_the_text_of_a_model_a_draft(each_db: Database) -> Non
     shop, own = Shop(each_db), "Names the town hall as the place to ask."
     add(each_db, own, name="approved")
 
-    def state(name: str, *texts: str, prompt_id: int | None = None, **edit: Any) -> str:
-        content = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=text) for n, text in enumerate(texts)))
+    def state(name: str, *texts: str, prompt_id: int | None = None, more: Any = (), **edit: Any) -> str:
+        content = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=one, **dict(more)) for n, one in enumerate(texts)))
         with each_db.write() as session:
             row = add_version(session, content, Edit("ann", **edit), name=name, prompt_id=prompt_id).row
             assert row.state == "approved" or rubrics.notes(session, [row.id])[row.id].startswith("added as a draft: ")
@@ -340,6 +343,7 @@ def test_add_version_keeps_the_text_of_a_model_a_draft(each_db: Database) -> Non
             ("one-of-two", (own, CHANGED), {}),
             ("merged", (f"{own} {OF_MODEL}",), {}),
             ("approved", (own, CHANGED), {"parent": "approved@1"}),
+            *(("shown", ("Q1",), {"more": [one]}) for one in SHOWN),
         ]
         for name, texts, options in cases:
             assert state(name, *texts, **options) == "draft", (name, deleted)
@@ -348,8 +352,10 @@ def test_add_version_keeps_the_text_of_a_model_a_draft(each_db: Database) -> Non
 
     write("another", OF_MODEL, shop.prompt)
     assert state("another", "Written anew.") == "draft", "its name's newest version is a draft"
+    assert (state("near", CHANGED), act(each_db, "near@1", "submit", "approve")) == ("draft", "approved")
+    assert (state("near-too", own, CHANGED), state("exact", own, OF_MODEL)) == ("approved", "draft")
     act(each_db, "another@1", "submit", "approve")
-    assert state("read", CHANGED) == "approved", "a person has approved it"
+    assert state("read", OF_MODEL) == "approved", "a person has approved it"
 
     write("variant", f"{own} Or the mayor.", None)
     assert state("approved", own, "Is polite.") == "approved", "its name has the text approved"
