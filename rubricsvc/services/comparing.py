@@ -65,6 +65,11 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
             raise InvalidError(message, hint=f"name two: `jobs compare {a.id}:POLICY {a.id}:POLICY`", path="policy_a")
         policies = names[0], names[1]
     scored = [jobs.rewards(session, one.id, policy=name) for one, name in zip((a, b), policies, strict=True)]
+    for given, policy, items in zip((a, b), policies, scored, strict=True):
+        if policy is not None and not items:
+            known = sorted({item.policy for item in jobs.rewards(session, given.id)})
+            hint = f"it has {cut(', '.join(map(repr, known)), 200)}"
+            raise InvalidError(f"job {given.id} has no policy {policy!r}", hint=hint, path="policy")
     if by is None:
         by = "completion" if set.intersection(*({item.completion_id for item in one} for one in scored)) else "prompt"
 

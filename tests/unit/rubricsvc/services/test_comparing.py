@@ -174,6 +174,9 @@ def test_compare_pairs_two_policies_of_one_job_and_pools_their_criteria(db: Data
     assert rows["axis:manners", False].difference.value == pytest.approx(0.25)
     reversed_ = compared(db, job, job, policy_a="tuned", policy_b="base")
     assert {one.key_a for one in reversed_.criteria} == {"c1", "c2", "c3"}
+    with pytest.raises(InvalidError) as raised:
+        compared(db, job, job, policy_a="tuned", policy_b="nosuch")
+    assert "'nosuch'" in raised.value.message and "'base', 'tuned'" in raised.value.hint
     assert read_results(db, job, extremes=1).pool is None
     pooled = read_results(db, job, extremes=1, pool="axis").criteria
     assert [(one.name, one.weights, one.scored, one.met) for one in pooled] == [
