@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,20 +91,22 @@ def export(
 
 
 def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
-    """Yield the cells of a `SHEET` of a job: prompts by id, their completions in random order."""
-    rubric, rows = cache(s.rubrics.get), list[Mapping[str, Any]]()
+    """Yield the cells of a `SHEET` of a job: prompts by id, their completions by digest, which tells no policy."""
+    rubric, prompt, rows = cache(s.rubrics.get), cache(s.prompts.get), list[dict[str, Any]]()
+    digests = cache(lambda id_: {one.id: one.digest for one in every_row(s.completions.page, prompt_id=id_)})
     after: int | None = 0
     only = query.rubric_id and rubric(query.rubric_id).digest
     while after is not None:
         part = s.jobs.export(query.job_id or 0, after=after)
         rows, after = [*rows, *part.rows], part.next
-    random.Random(query.job_id).shuffle(rows)
-    for row in sorted(rows, key=lambda row: row["prompt_id"]):
+    rows = [row | {"digest": digests(row["prompt_id"])[row["completion_id"]]} for row in rows]
+    for row in sorted(rows, key=itemgetter("prompt_id", "digest")):
         if only in (None, row["rubric_digest"]):
             texts = row["prompt"], row["completion"]
             for one in rubric(row["rubric"]).rubric.criteria:
                 if one.check is None:
-                    names = row["completion_id"], row["rubric"], one.key, query.annotator or "", "", ""
+                    digest = prompt(row["prompt_id"]).digest
+                    names = digest, row["digest"], row["rubric"], one.key, query.annotator or "", "", ""
                     words = " / ".join(level_values(one.scale))
                     values = f"{one.scale.low:g} to {one.scale.high:g}" if isinstance(one.scale, Numeric) else words
                     yield *names, *texts, one.text, values

@@ -585,7 +585,9 @@ def kind_of(first: Any) -> str | None:
     if not isinstance(first, dict):
         return None
     is_row = all(isinstance(one, str) for one in first.values())  # of a sheet, with a column for each criterion
-    if "completion_id" in first and (first.keys() & {"annotator", "criterion"} or (is_row and "rubric" in first)):
+    if first.keys() & {"completion_id", "completion_digest"} and (
+        first.keys() & {"annotator", "criterion"} or (is_row and "rubric" in first)
+    ):
         return "labels"
     parts = {"prompt", "prompt_id"}, {"completion", "text", "messages"}
     answers = all(first.keys() & names for names in parts)
@@ -627,7 +629,7 @@ class LabelLine(GivenLabel):
     criterion of a sheet's column may be its text, or none; the note is that of its ``note_column``, if there is one.
     """
 
-    completion_id: int | str
+    completion_id: int | str = ""
     prompt_id: int | str | None = None
     rubric: int | str
     prompt_digest: str | None = None
@@ -638,8 +640,9 @@ class LabelLine(GivenLabel):
 
 _REFERENCES = tuple(one for one in LabelLine.model_fields if one not in (*GivenLabel.model_fields, "note_column"))
 LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
-SHEET = ("completion_id", "rubric", "criterion", "annotator", "value", "note", "prompt", "completion", "text", "values")
-"""Columns of a sheet to fill in; those from ``prompt`` on are for the person alone."""
+_NAMED = ("prompt_digest", "completion_digest", "rubric", "criterion")
+SHEET = (*_NAMED, "annotator", "value", "note", "prompt", "completion", "text", "values")
+"""Columns of a sheet to fill in; those from ``prompt`` on are for the person alone. Ids could tell policies apart."""
 _NOTES = ("note", "notes", "remark", "kommentar", "comment", "comments")
 
 
@@ -661,6 +664,8 @@ def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
     if ("prompt_digest" in data) != ("completion_digest" in data):
         missing = "completion_digest" if "prompt_digest" in data else "prompt_digest"
         entry.add("missing", "is missing: a completion is named by both digests", (missing,))
+    if not data.keys() & {"completion_id", "completion_digest"}:
+        entry.add("missing", "is missing", ("completion_id",))
     if isinstance(completion_id := data.get("completion_id"), int | str):
         if isinstance(completion_id, str) and data.get("prompt_id") is None:
             entry.add("missing", "is missing beside a completion_id that is a text: an id of the file", ("prompt_id",))

@@ -91,6 +91,8 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
     assert [*rows[0]] == [*SHEET] and len(rows) == 4 and {row["annotator"] for row in rows} == {"eve"}
     assert {row["completion"] for row in rows} == {"Air scatters.", "'=1+1"}
     assert [row["values"] for row in rows[:2]] == ["met / not_met", "no / half / yes"]
+    shown = [row["completion_digest"] for row in rows]
+    assert shown == sorted(shown) and "completion_id" not in rows[0], "neither order nor ids tell a policy"
     untouched = labelled("labels", "import", sheet)
     assert untouched.code == 2 and "no valid labels" in untouched.err
     for row, value in zip(rows, ("true", "half", "null", ""), strict=True):
@@ -109,7 +111,7 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
     filled = openpyxl.load_workbook(tmp_path / "sheet.xlsx").active
     cells = list(filled.iter_rows(values_only=True))
     assert cells[0] == SHEET and len(cells) == 5
-    assert filled["H2"].alignment.wrap_text and filled.column_dimensions["H"].width == 80
+    assert filled["I2"].alignment.wrap_text and filled.column_dimensions["I"].width == 80
     assert labelled("labels", "template", "--job", 1, "--out", tmp_path / "sheet.jsonl").code == 2
 
 
