@@ -41,6 +41,16 @@ class ScoredUnit(NamedTuple):
     """The mean over the items; None where none has a reward."""
 
 
+def _rewards_of(session: Session, job_id: int, policy: str | None) -> Sequence[Any]:
+    """Return what a job scored of one policy, or of all; raise InvalidError if it has no such policy."""
+    found = jobs.rewards(session, job_id, policy=policy)
+    if policy is not None and not found:
+        known = sorted({item.policy for item in jobs.rewards(session, job_id)})
+        hint = f"it has {cut(', '.join(map(repr, known)), 200)}"
+        raise InvalidError(f"job {job_id} has no policy {policy!r}", hint=hint, path="policy")
+    return found
+
+
 def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
     """Compare job B with job A on the completions that both scored; differences are B less A.
 
@@ -64,12 +74,7 @@ def compare(session: Session, a_id: int, query: CompareQuery) -> JobComparison:
             message = f"job {a.id} has {len(names)} policies: {cut(', '.join(names), 200)}"
             raise InvalidError(message, hint=f"name two: `jobs compare {a.id}:POLICY {a.id}:POLICY`", path="policy_a")
         policies = names[0], names[1]
-    scored = [jobs.rewards(session, one.id, policy=name) for one, name in zip((a, b), policies, strict=True)]
-    for given, policy, items in zip((a, b), policies, scored, strict=True):
-        if policy is not None and not items:
-            known = sorted({item.policy for item in jobs.rewards(session, given.id)})
-            hint = f"it has {cut(', '.join(map(repr, known)), 200)}"
-            raise InvalidError(f"job {given.id} has no policy {policy!r}", hint=hint, path="policy")
+    scored = [_rewards_of(session, one.id, name) for one, name in zip((a, b), policies, strict=True)]
     if by is None:
         by = "completion" if set.intersection(*({item.completion_id for item in one} for one in scored)) else "prompt"
 
