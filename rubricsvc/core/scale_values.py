@@ -78,11 +78,15 @@ def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
 def label_value(scale: Scale | None, text: str) -> float | None:
     """Return the value of a person's verdict in words, or in a number as a text: on a numeric scale one of that scale.
 
-    On others a number in [0, 1] may be meant; null is no value. What else it is raises an InvalidError.
+    On others a number in [0, 1] may be meant; null is no value. What else it is raises an InvalidError. A rating, as
+    ``4 stars``, is only of levels that are named so, or of a numeric scale up to more than 1.
     """
     with suppress(ValueError):
         if scale is not None:
             return value_on_scale(scale, text)
+    with suppress(ValueError):
+        if scale is not None and not isinstance(scale, Binary) and not (isinstance(scale, Numeric) and scale.high <= 1):
+            return value_on_scale(scale, text.removesuffix(" stars"))
     word = text.strip().casefold()
     if isinstance(scale, Binary) and word in _OF_PEOPLE:
         return _OF_PEOPLE[word]

@@ -12,7 +12,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.record import CompletionLine, Entry, InvalidFileError, file_error, read_completion
+from rubricsvc.formats.record import LABEL_FIELDS, CompletionLine, Entry, InvalidFileError, file_error, read_completion
 from rubricsvc.formats.writing import write_yaml
 
 
@@ -45,6 +45,12 @@ def with_criteria(file: InputFile, names_of: Callable[[str], Mapping[str, str]])
                 raise file_error(file.location, "ambiguous_column", message, hint)
             if field in entry.data and (key is not None or (field == "value" and given != field)):
                 entry.data[field.upper() if key == field else key or given] = entry.data.pop(field)  # in any case
+        columns: dict[str, str] = {}  # by criterion
+        for field in entry.data if is_wide else ():
+            key = names.get(field.strip().casefold())
+            if key and field not in LABEL_FIELDS and (first := columns.setdefault(key, field)) != field:
+                message = f"columns {first!r} and {field!r} are both of the criterion {key!r}: leave one of them out"
+                entry.add("ambiguous_column", message, (field,))
         yield entry
 
 

@@ -58,7 +58,7 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
     ]
     record = {"id": "q", "name": "r", "prompt": "Q", "criteria": criteria, "completions": ["b", "c"]}
     run(db, tmp_path / "r.jsonl", json.dumps(record))
-    sheet = "Completion ID,Rubric,Answer,IS KIND.,clear,c3,Mood\n1,r,b,Yes,4,Good,x\n2,r@1,c,not met,,null,\n"
+    sheet = "Completion ID,Rubric,Answer,IS KIND.,clear,c3,Mood\n1,r,b,Yes,4 stars,Good,x\n2,r@1,c,not met,,null,\n"
     result = run(db, tmp_path / "eve.csv", sheet)
     assert result.new["labels"] == 5 and [one.code for one in result.notes] == ["ignored"] * 3
     with db.read() as session:
@@ -100,10 +100,12 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
     with pytest.raises(InvalidFileError) as caught:
         run(db, tmp_path / "sheet.csv", "completion_id,rubric,annotator,c5\n1,k,bob,yes\n")
     assert [one.code for one in caught.value.errors] == ["ambiguous_column"] and "rater" in caught.value.hint
-    for column, value in (("clear", "0.5"), ("c1", "maybe"), ("c3", "2")):
+    rows = [("clear", "0.5"), ("c1", "maybe"), ("c3", "2"), *((key, "1 stars") for key in ("c1", "c3", "overall"))]
+    for column, value in (*rows, ("c1,Is kind.", "yes,no")):
         with pytest.raises(InvalidFileError) as caught:
             run(db, tmp_path / "x.csv", f"completion_id,rubric,{column}\n1,r,{value}\n")
-        assert [(one.line, one.path) for one in caught.value.errors] == [(2, "value")]
+        where = "value" if (column, value) in rows else "Is kind."
+        assert [(one.line, one.path) for one in caught.value.errors] == [(2, where)]
 
 
 def test_import_reports_references_to_missing_rows(db: Database, path: Path) -> None:
