@@ -275,8 +275,7 @@ def test_detect_names_a_misspelt_field_beside_a_rubric(tmp_path: Path) -> None:
 
 
 def test_detect_rejects_unknown_formats(tmp_path: Path) -> None:
-    file = write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n')
-    error = invalid(file, None)
+    error = invalid(write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n'), None)
     assert error.errors[0].code == "unknown_format" and "native" in error.hint
     assert invalid(tmp_path, None).errors[0].code == "is_folder"
     (tmp_path / "empty").mkdir()
