@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.untrusted import INVISIBLE
 
 REASONING_MARKS = (
     ("<think>", "</think>"),
@@ -17,7 +18,18 @@ REASONING_MARKS = (
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
 """Marks around the reasoning of Qwen, DeepSeek, GLM and others, of Mistral, of Gemma, and of Harmony (gpt-oss)."""
-_CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence that never closes ends the search
+    r"^ {0,3}(?P<fence>`{3,8}+(?=[^`\n]*$)|~{3,8}+)(?:.*?^ {0,3}(?P=fence)[`~]*(?!\S)|(?P<open>.*))"
+    r"|(?<!`)(?P<ticks>`{1,3})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)"
+    r"|(?:\A|(?<=\n\n)|(?<=\n\r\n))(?:(?: {4}|\t)[^\n]*\n?)+",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def _begins(text: str, mark: str) -> bool:
+    """Return whether nothing that a reader sees stands before the first such mark."""
+    before, found, _ = text.partition(mark)
+    return bool(found) and not INVISIBLE.sub("", before).strip()
 
 
 def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False) -> tuple[str, str]:
@@ -26,11 +38,12 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
     Reasoning that begins the text ends at the last closing mark; without one there is no answer. The opening mark may
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
     """
-    begun = text.lstrip().startswith(opens)
-    plain = text if begun or in_code else _CODE.sub(lambda span: " " * len(span[0]), text)
+    plain = text
+    if not (in_code or _begins(text, opens)):
+        plain = _CODE.sub(lambda span: " " * len(span[0]) if span["open"] is None else span[0], text)
     end = plain.rfind(closes)
     answer = text if end < 0 else text[end + len(closes) :]
-    if answer.lstrip().startswith(opens):
+    if _begins(answer, opens):
         answer = ""
     return text[: len(text) - len(answer)], answer
 

@@ -47,7 +47,7 @@ from workers.repetitions import WORD, is_long, repetitions, words_of
 
 _VERSION = "4"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""
-_ANSWER_VERSION = "1"
+_ANSWER_VERSION = "2"
 """Raise it when the same completion would be shown with another part of it hidden."""
 
 

@@ -57,8 +57,10 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         ("[THINK]Paris?[/THINK]Lyon.", "Lyon."),
         ("<|channel|>analysis<|message|>Paris?<|end|><|start|>assistant<|channel|>final<|message|>Lyon.", "Lyon."),
         ("<|channel>thought\nParis?<channel|>Lyon.", "Lyon."),
-        ("It writes `<think>` and `</think>`.", "It writes `<think>` and `</think>`."),
-        ("```\n</think>\n```\nSo.", "```\n</think>\n```\nSo."),
+        *((code, code) for code in ("It writes `<think>` and `</think>`.", "It writes ``</think>``.", "\t</think>")),
+        *((f"{fence}\n</think>\n{fence}\nSo.",) * 2 for fence in ("```", "~~~~")),
+        ("```\n</think>So.\n```py", "So.\n```py"),
+        ("\u200b<think>`</think>` So.", "` So."),
         ("Then comes <think>.", "Then comes <think>."),
         ("Paris.", "Paris."),
     ]:
