@@ -19,10 +19,9 @@ REASONING_MARKS = (
 )
 """Marks around the reasoning of Qwen, DeepSeek, GLM and others, of Mistral, of Gemma, and of Harmony (gpt-oss)."""
 _CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence that never closes ends the search
-    r"^ {0,3}(?P<fence>`{3,8}+(?=[^`\n]*$)|~{3,8}+)(?:.*?^ {0,3}(?P=fence)[`~]*(?!\S)|(?P<open>.*))"
+    r"(?ms)^ {0,3}(?P<fence>`{3,8}+(?=[^`\n]*$)|~{3,8}+)(?:.*?^ {0,3}(?P=fence)[`~]*(?!\S)|(?P<open>.*))"
     r"|(?<!`)(?P<ticks>`{1,3})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)"
     r"|(?:\A|(?<=\n\n)|(?<=\n\r\n))(?:(?: {4}|\t)[^\n]*\n?)+",
-    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -38,9 +37,9 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
     Reasoning that begins the text ends at the last closing mark; without one there is no answer. The opening mark may
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
     """
-    plain = text
-    if not (in_code or _begins(text, opens)):
-        plain = _CODE.sub(lambda span: " " * len(span[0]) if span["open"] is None else span[0], text)
+    plain = (
+        text if in_code or _begins(text, opens) else _CODE.sub(lambda m: m[0] if m["open"] else " " * len(m[0]), text)
+    )
     end = plain.rfind(closes)
     answer = text if end < 0 else text[end + len(closes) :]
     if _begins(answer, opens):
@@ -66,9 +65,7 @@ def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = 
     own = [one for one in completion.messages if one.role == "assistant"]
     text = shown(completion.text, own[-1].reasoning if own else None)
     messages = tuple(
-        one
-        if one.role != "assistant" or (content := shown(one.content, one.reasoning)) == one.content
-        else one.model_copy(update={"content": content})
+        one.model_copy(update={"content": shown(one.content, one.reasoning)}) if one.role == "assistant" else one
         for one in completion.messages
     )
     if (text, messages) == (completion.text, completion.messages):

@@ -60,10 +60,7 @@ def _every(
 
 @contextlib.contextmanager
 def reporting(db: Database, processes: int = 1) -> Iterator[None]:
-    """Report every `leases.REPORT_SECONDS`, also while other threads are busy; remove the worker's row at the end.
-
-    A failure is logged and changes nothing else.
-    """
+    """Report every `leases.REPORT_SECONDS`, also while other threads are busy; remove the worker's row at the end."""
     started, host = time.monotonic(), socket.gethostname()
 
     def report(*, last: bool = False) -> None:
