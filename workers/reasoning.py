@@ -37,9 +37,8 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
     Reasoning that begins the text ends at the last closing mark; without one there is no answer. The opening mark may
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
     """
-    plain = (
-        text if in_code or _begins(text, opens) else _CODE.sub(lambda m: m[0] if m["open"] else " " * len(m[0]), text)
-    )
+    whole = in_code or _begins(text, opens)
+    plain = text if whole else _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
     end = plain.rfind(closes)
     answer = text if end < 0 else text[end + len(closes) :]
     if _begins(answer, opens):

@@ -61,8 +61,7 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         *((f"{fence}\n</think>\n{fence}\nSo.",) * 2 for fence in ("```", "~~~~")),
         ("```\n</think>So.\n```py", "So.\n```py"),
         ("\u200b<think>`</think>` So.", "` So."),
-        ("Then comes <think>.", "Then comes <think>."),
-        ("Paris.", "Paris."),
+        *((text, text) for text in ("Then comes <think>.", "Paris.")),
     ]:
         messages = ({"role": "assistant", "content": text},)
         shown = as_judged(Completion.model_validate({"messages": messages}))
