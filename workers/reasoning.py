@@ -25,23 +25,21 @@ _CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence 
 )
 
 
-def _begins(text: str, mark: str) -> bool:
-    """Return whether nothing that a reader sees stands before the first such mark."""
-    before, found, _ = text.partition(mark)
-    return bool(found) and not INVISIBLE.sub("", before).strip()
-
-
 def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False) -> tuple[str, str]:
     """Return the reasoning in a text, marks included, and the answer: what follows it.
 
     Reasoning that begins the text ends at the last closing mark; without one there is no answer. The opening mark may
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
     """
-    whole = in_code or _begins(text, opens)
-    plain = text if whole else _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
+    begins = re.compile(rf"(?:\s|{INVISIBLE.pattern})*{re.escape(opens)}").match
+    plain = (
+        text
+        if in_code or begins(text)
+        else _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
+    )
     end = plain.rfind(closes)
     answer = text if end < 0 else text[end + len(closes) :]
-    if _begins(answer, opens):
+    if begins(answer):
         answer = ""
     return text[: len(text) - len(answer)], answer
 
