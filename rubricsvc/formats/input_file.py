@@ -40,7 +40,7 @@ MAX_LINE = 64 * 1024 * 1024  # bytes of one line of JSONL
 MAX_TEXT = 256 * 1024 * 1024  # bytes of a file that is not JSONL
 HEAD = 8192
 MAX_YAML = 1_000_000  # keys and values of a YAML document; a node of it takes a kilobyte of memory
-MAX_CELLS = 10_000_000  # of a sheet
+MAX_CELLS = 1_000_000  # of a sheet, which take a quarter of a minute
 ROWS = 1000  # rows of Parquet that are in memory
 
 Document = tuple[Any, Location, list[FileProblem]]  # one record as plain data, where it is, and its errors as a text
@@ -224,10 +224,10 @@ def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
         raise file_error(Location(file, number or None), "not_readable", f"is not Parquet: {error}") from None
 
 
-def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]:
+def read_workbook(data: bytes, file: str, errors: FileErrors, most: int) -> list[list[str]]:
     """Return the rows of the first sheet of an Excel workbook, as texts; merged cells have the value of the first.
 
-    A formula without a stored value is an InvalidFileError.
+    A formula without a stored value, and more than ``most`` cells with the empty ones, are an InvalidFileError.
     """
     location = Location(file)
     try:
@@ -250,16 +250,18 @@ def read_workbook(data: bytes, file: str, errors: FileErrors) -> list[list[str]]
                 one.reset_dimensions()  # which some programs write wrongly
             formulas = source.iter_rows() if re.search(rb"<(\w+:)?f[ />]", xml) else repeat(())
             for row, written in zip(sheet.iter_rows(), formulas, strict=False):
-                if (cells := cells + len(row) + 1) > MAX_CELLS:
-                    raise ValueError(f"it has more than {MAX_CELLS} cells, empty ones before others included")
+                if (cells := cells + len(row) + 1) > most:
+                    raise _too_many_values(location, most)
                 rows.append([_cell_text(cell.value) for cell in row])
                 empty = [f for cell, f in zip(row, written, strict=False) if f.data_type == "f" and cell.value is None]
                 empty += [cell for cell in row if cell.data_type == "e"]
                 unknown += [f"{cell.coordinate}: {cell.value}" for cell in empty]
             ranges = re.findall(rb'mergeCell\s[^>]*?ref\s*=\s*["\']([A-Z0-9:]+)', xml)
             merged = [range_boundaries(one.decode()) for one in ranges]
-            if sum((min(bottom, len(rows)) - top) * left for left, top, _, bottom in merged) > MAX_CELLS:
-                raise ValueError(f"merged cells make it more than {MAX_CELLS}")
+            if sum((min(bottom, len(rows)) - top) * left for left, top, _, bottom in merged) > most:
+                raise _too_many_values(location, most)
+    except InvalidFileError:  # a ValueError too
+        raise
     except (BadZipFile, zlib.error, LookupError, ValueError, TypeError, AttributeError, OSError, SyntaxError) as error:
         hint = "save it as .xlsx, without a password and not as .xls; unpack other ZIP files"
         raise file_error(location, "not_readable", f"is no Excel workbook: {error}", hint) from None
@@ -559,7 +561,7 @@ class InputFile:
             raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
         columns = self.columns if self.mapping is None else None
         if is_workbook:
-            rows = read_workbook(data, self.name, self.errors)
+            rows = read_workbook(data, self.name, self.errors, self.max_values or MAX_CELLS)
             return _records(enumerate(rows, start=1), self.name, self.max_values, columns)
         try:
             text = data.decode("utf-16" if utf16 else "utf-8")

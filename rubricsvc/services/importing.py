@@ -61,9 +61,9 @@ class Imports:
             source = InputFile(query.name, stream=source)
         edit = replace(self.edit, parent=query.parent, force=query.force, draft=query.draft)
         kind = query.format if query.format in (COMPLETIONS, LABELS) else None  # else records of any format
+        first = source.first()  # before the transaction: a document is read whole, and others wait to write
         if query.format is None and source.mapping is None:
-            found = kind_of(source.first())
-            kind = found if query.noun in (None, found) else None
+            kind = found if query.noun in (None, found := kind_of(first)) else None
         with self.db.write() as session:
             importer = _Importer(session, source, query, edit, ImportedFile(file=source.name))
             if kind == LABELS:

@@ -76,7 +76,7 @@ def test_functions_are_at_most_100_lines() -> None:
 BUDGETS = {
     "rubricsvc/core": 3_570,
     "rubricsvc/stats": 1_500,
-    "rubricsvc/formats": 2_640,
+    "rubricsvc/formats": 2_650,
     "rubricsvc/graders": 460,
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,
