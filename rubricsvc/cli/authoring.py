@@ -20,8 +20,9 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Method, Research, Specification
 from rubricsvc.core.judge import CHECKS, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Rubric, nearest_level
 from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
+from rubricsvc.core.scale_values import written_value
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
@@ -199,23 +200,44 @@ def test(
         with progress_bar("testing") as bar:
             on_done = bar.counter(sum(len(one.rubric.examples or ()) for one in tested), "examples")
             results = ask(asked, run_all)
-        for found, (result, stored) in zip(tested, results, strict=True):
+        for one, (result, stored) in zip(tested, results, strict=True):
             outcomes.add(result.outcome)
-            head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
-            shown = result.model_dump(mode="json")
-            if not as_json:
-                if shown["faults"] is not None:
-                    shown["faults"]["faults"] = [one for one in shown["faults"]["faults"] if one["caught"] is False]
-                for verdict in (each for one in shown["examples"] for each in one["verdicts"]):
-                    verdict.update({"rationale": None, "quotes": ()} if verdict["passed"] else {})
-            show(head | shown, as_json)
-            state = found.stored.state if found.stored is not None and not as_json else None
+            head = {"rubric": one.name, "outcome": result.outcome, "stored": stored}
+            show(head | (result.model_dump(mode="json") if as_json else _in_words(result, one.rubric)), as_json)
+            state = one.stored.state if one.stored is not None and not as_json else None
             if result.outcome == "failed" and state == APPROVED:
-                echo(f"{found.name} is approved; retire it with `rubricsvc rubrics review {found.name} retire`")
+                echo(f"{one.name} is approved; retire it with `rubricsvc rubrics review {one.name} retire`")
             elif result.outcome == "passed" and state in (DRAFT, IN_REVIEW):
                 step = "approve" if state == IN_REVIEW else "submit"
-                echo(f"next: `rubricsvc rubrics review {found.name} {step}`")
+                echo(f"next: `rubricsvc rubrics review {one.name} {step}`")
     raise typer.Exit(next(code for outcome, code in _EXIT.items() if outcome in outcomes))
+
+
+def _in_words(test: RubricTest, rubric: Rubric) -> dict[str, Any]:
+    """Return a row for each expected verdict and reward, in the words of its scale, and the faults not caught."""
+    scales = {one.key: one.scale for one in rubric.criteria}
+    rows: list[dict[str, Any]] = []
+    for example in test.examples:
+        for one in example.verdicts:
+            scale, found, number = scales[one.criterion], one.found, one.expected.number
+            words = {
+                "criterion": one.criterion,
+                "expected": str(one.expected) if number is None else written_value(scale, number),
+            }
+            if found is not None:
+                words["found"] = f"{written_value(scale, nearest_level(scale, found))} ({output.cell(found)})"
+            why = ("reason",) if one.passed else ("reason", "rationale", "quotes")
+            rows.append({"example": example.example} | words | output.fields_of(one, "passed", *why))
+        if (expected := example.expected_reward) is not None:
+            rows.append({"example": example.example, "criterion": "(reward)", "expected": str(expected)})
+            rows[-1] |= {"found": example.reward, "passed": example.reward_passed, "reason": example.null_reason}
+    shown: dict[str, Any] = {"judge": test.judge, "examples": rows}
+    if (report := test.faults) is not None:
+        limit = "not part of the outcome without --min-catch" if report.min_catch is None else report.min_catch
+        missed = [one for one in report.faults if one.caught is False]
+        figures = report.model_dump(mode="json", exclude={"min_catch", "faults"})
+        shown["planted faults"] = {"least catch rate": limit} | figures | {"not caught": missed}
+    return shown
 
 
 def specification_of(path: Path) -> Specification:

@@ -86,7 +86,7 @@ BUDGETS = {
     "rubricsvc/client": 760,
     "rubricsvc/api": 820,
     "rubricsvc/web": 520,
-    "rubricsvc/cli": 3_980,
+    "rubricsvc/cli": 3_990,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
     "workers/scoring": 800,

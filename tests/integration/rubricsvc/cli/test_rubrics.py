@@ -197,7 +197,7 @@ def test_test_passes_where_the_judge_finds_what_is_expected(cli: Cli, rubric: Pa
         True,
     )
     assert (ran.json["stored"], ran.json["faults"]) == (None, None)
-    assert "careful" in text.out and "passed" in text.out
+    assert text.out.split("\n")[6].split()[:5] == ["careful", "wait", "met", "met", "(0.9798)"], text.out
 
 
 def test_test_fails_where_a_verdict_differs(cli: Cli, rubric: Path) -> None:
