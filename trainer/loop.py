@@ -328,8 +328,7 @@ def is_warmed_up(config: TrainConfig) -> bool:
     """Return whether the warm-up of a run is done, or it has none."""
     if config.demonstrations is None:
         return True
-    folder = warmed_up_model(config).parents[2]
-    return checkpoint.is_finished(folder, config.demonstrations.steps)
+    return checkpoint.is_finished(warmed_up_model(config).parents[2], config.demonstrations.steps)
 
 
 def warm_up(

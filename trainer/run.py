@@ -415,8 +415,7 @@ class Run:
             forced = {FORCED: refused} if refused else {}
         self.announce(resume=resume)
         record, history = self._train(resume, self.judge.record | forced)
-        stopped = history is None or history.stopped
-        return TrainedRun(record, history, stopped)
+        return TrainedRun(record, history, history is None or history.stopped)
 
     def evaluate(self) -> list[Metrics] | None:
         """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.

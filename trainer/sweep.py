@@ -139,5 +139,4 @@ def train_sweep(
             reports[cell.variant][cell.seed] = runs[cell.folder].report()
     trained = len(cells) - len(kept) - len(failures)
     counts = {"cells": len(cells), "kept": len(kept), "trained": trained, "failed": len(failures)}
-    table = compare_variants(reports).model_copy(update={"failures": tuple(failures)})
-    return table, counts
+    return compare_variants(reports).model_copy(update={"failures": tuple(failures)}), counts

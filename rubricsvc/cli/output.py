@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from itertools import count
+from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TextIO
@@ -145,8 +146,8 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
         records.append(TypeAdapter(Any).dump_python(cells if columns else row))
     if records:
         _print_rows(records) if is_list else _print_record(records[0])
-        for reason in dict.fromkeys(_without_interval(records)):
-            echo(f"without an interval: {reason}")
+        for reason, found in groupby(sorted(set(_without_interval(records))), itemgetter(0)):
+            echo(f"without an interval: {', '.join(name for _, name in found)}: {reason}")
     elif is_list and not as_json:
         echo(empty)
     if isinstance(data, Page) and data.next is not None:
@@ -200,13 +201,13 @@ def _is_estimate(value: Any) -> bool:
     return isinstance(value, dict) and {"value", "low", "high"} <= value.keys()
 
 
-def _without_interval(data: Any) -> Iterator[str]:
-    """Yield why estimates in the data have a value alone."""
+def _without_interval(data: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield why estimates in the data have a value alone, and their names."""
     if _is_estimate(data) and data["value"] is not None and data.get("null_reason"):
-        yield data["null_reason"]
+        yield data["null_reason"], name
     elif isinstance(data, dict | list | tuple):
-        for one in data.values() if isinstance(data, dict) else data:
-            yield from _without_interval(one)
+        for key, one in data.items() if isinstance(data, dict) else ((name, one) for one in data):
+            yield from _without_interval(one, key)
 
 
 def _is_plain(value: Any) -> bool:

@@ -86,8 +86,7 @@ def read_files(files: Iterable[Path], folder: Path, faults: FaultyDocuments, enc
                 raise ValueError(_TOO_LARGE)
             html = file.suffix.lower() in HTML
             text = storable(_decoded(data, encoding, html=html)).replace("\r\n", "\n")
-            id_ = file.relative_to(folder).as_posix()
-            yield _page(storable(id_), text, place, html=html)
+            yield _page(storable(file.relative_to(folder).as_posix()), text, place, html=html)
         except (OSError, ValueError) as error:
             faults.add(place, getattr(error, "strerror", None) or str(error))
 

@@ -92,8 +92,7 @@ def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.
 
     The passage is no evidence of the criterion: a judge would find in it what the completion does not say.
     """
-    source = Source(document=document, passage=passage)
-    return Criterion(key=key, text=text, weight=weight, sources=(source,))
+    return Criterion(key=key, text=text, weight=weight, sources=(Source(document=document, passage=passage),))
 
 
 def cites(pages: Sequence[Iterable[str]], titles: Iterable[str], *, required: bool = True) -> Criterion:

@@ -116,8 +116,7 @@ NEAR = 3  # shared bands from which one text is nearly the other: docs/adr/0024 
 
 def hash64(text: str) -> int:
     """Return 64 bits of the hash of a text, as a signed number."""
-    hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
-    return int.from_bytes(hashed.digest(), signed=True)
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True)
 
 
 def sketch(text: str) -> tuple[int, ...]:

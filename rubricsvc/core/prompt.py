@@ -231,8 +231,7 @@ def steps_of(completion: Completion) -> list[Step]:
     if not completion.messages:
         return [(Message(role="assistant", content=completion.text),)]
     starts = [n for n, message in enumerate(completion.messages) if message.role == "assistant"]
-    edges = [0, *starts[1:], len(completion.messages)]
-    return [completion.messages[start:end] for start, end in pairwise(edges)]
+    return [completion.messages[start:end] for start, end in pairwise([0, *starts[1:], len(completion.messages)])]
 
 
 def tool_results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall | None, Message]]:

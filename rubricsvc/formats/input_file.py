@@ -148,8 +148,7 @@ def _records(
                 raise file_error(location, "columns", "expected a distinct name for each column in the first line")
         elif any(cell.strip() for cell in row[len(columns) :]):
             hint = 'quote cells that hold the separator: "a, b"; the first row has the names, no title'
-            message = f"has {len(row)} cells, and there are {len(columns)} columns"
-            raise file_error(location, "columns", message, hint)
+            raise file_error(location, "columns", f"has {len(row)} cells, and there are {len(columns)} columns", hint)
         else:
             record = {name: restored(cell) for name, cell in zip(columns, row, strict=False) if cell.strip()}
             if "" in record:

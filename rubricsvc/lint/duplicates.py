@@ -127,8 +127,7 @@ def _with_candidates(criteria: Sequence[Criterion], languages: Languages) -> Ite
     for text in [one for one in texts if one.tokens]:
         rarest = sorted(text.tokens, key=lambda token: (counts[token], token))
         prefix = rarest[: max(RAREST, len(rarest) - ceil(CONTAINED * len(rarest)) + 1)]
-        candidates = {one.number: one for token in prefix for one in by_token[token][-MOST_SHARING:]}
-        yield text, list(candidates.values())
+        yield text, list({one.number: one for token in prefix for one in by_token[token][-MOST_SHARING:]}.values())
         for token in prefix:
             by_token[token].append(text)
 

@@ -57,8 +57,7 @@ def expected_calibration_error(probability: Floats, outcome: Floats) -> float:
     It is biased upwards if bins hold few values.
     """
     which = np.minimum((probability * BINS).astype(int), BINS - 1)
-    gap = np.bincount(which, outcome - probability)
-    return float(np.abs(gap).sum() / len(probability))
+    return float(np.abs(np.bincount(which, outcome - probability)).sum() / len(probability))
 
 
 def levels_of(scale: Scale) -> tuple[float, ...]:
@@ -290,7 +289,7 @@ def agreement_report(
         annotators=len({row.label.annotator for row in rows}),
         mean=MeanAgreement(
             metrics=estimate_metrics(of_judge, names if judge else (), resamples=resamples),
-            criteria={name: sum(null_reason(name, one) is None for one in measured) for name in names},
+            criteria_with_value={name: sum(null_reason(name, one) is None for one in measured) for name in names},
             inter_annotator={name: one for name, one in among.items() if one.value is not None},
         ),
         pooled=pooled,

@@ -125,8 +125,7 @@ def within_groups(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats]
     """
     squares, counts, _ = group_sums(centred(values, groups) ** 2, groups)
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = squares.sum(0) / np.maximum(counts - 1, 0).sum(0)
-        return variance, (squares > _EQUAL**2).sum(0) / (counts > 1).sum(0)
+        return squares.sum(0) / np.maximum(counts - 1, 0).sum(0), (squares > _EQUAL**2).sum(0) / (counts > 1).sum(0)
 
 
 def mean_estimates(values: Floats, clusters: NDArray[Any], *, share: bool = False) -> list[Estimate]:

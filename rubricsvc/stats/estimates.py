@@ -48,7 +48,7 @@ def p_above_zero(values: Sequence[float]) -> float:
     return t_tail(mean / sqrt(spread / len(values)), len(values) - 1) if spread else 0.0
 
 
-NO_INTERVAL = f"an interval needs {MIN_CLUSTERS} prompts or completions, found "
+NO_INTERVAL = f"an interval needs {MIN_CLUSTERS} prompts or completions; number of those with a value: "
 
 
 def independent(prompts: Sequence[Cluster], completions: Sequence[Cluster]) -> Sequence[Cluster]:

@@ -28,10 +28,10 @@ class CriterionAgreement(Value):
 
 
 class MeanAgreement(Value):
-    """The mean of each metric over the criteria that have an estimate of it; ``criteria`` has their number."""
+    """The mean of each metric over the criteria with an estimate of it; ``criteria_with_value`` has their number."""
 
     metrics: dict[str, Estimate]
-    criteria: dict[str, int]
+    criteria_with_value: dict[str, int]
     inter_annotator: dict[str, Estimate]
 
 

@@ -74,8 +74,7 @@ def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterio
 def proposal_costs(session: Session, **columns: object) -> float:
     """Return the US dollars that proposals have cost in the evolutions with these ``columns``."""
     cost = func.sum(EvolutionStepRow.round["cost"].as_float())
-    query = select(cost).join(EvolutionStepRow.evolution).filter_by(**columns)
-    return float(session.scalar(query) or 0.0)
+    return float(session.scalar(select(cost).join(EvolutionStepRow.evolution).filter_by(**columns)) or 0.0)
 
 
 def newest_target(session: Session, evolution_id: int) -> RubricRow | None:

@@ -171,8 +171,7 @@ def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
         if (row := session.scalars(ordered).first()) is not None:
             if (reference := row.value.reference) is not None:
                 return reference
-            completion = session.scalars(_completions(row.id).limit(1)).one()
-            return completion.value.text
+            return session.scalars(_completions(row.id).limit(1)).one().value.text
     return None
 
 

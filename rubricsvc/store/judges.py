@@ -100,5 +100,4 @@ def add_audit(session: Session, judge_id: int, audit: Audit, *, created_at: date
 def newest_audit(session: Session, judge_ids: Collection[int]) -> dict[int, AuditRow]:
     """Return the newest audit of each judge that has one, by the judge's id."""
     last = select(func.max(AuditRow.id)).where(AuditRow.judge_id.in_(judge_ids)).group_by(AuditRow.judge_id)
-    rows = session.scalars(select(AuditRow).where(AuditRow.id.in_(last)))
-    return {row.judge_id: row for row in rows}
+    return {row.judge_id: row for row in session.scalars(select(AuditRow).where(AuditRow.id.in_(last)))}

@@ -154,8 +154,7 @@ def other_tasks(
     pools = pools_of(tasks, settings)
     taken = {id(task) for task in used}
     left = [task for pool in pools.values() for task in pool if id(task) not in taken]
-    order = _order(len(left), config.seed, f"resample/{step}", attempt)
-    return [left[at] for at in order]
+    return [left[at] for at in _order(len(left), config.seed, f"resample/{step}", attempt)]
 
 
 def pools_of(tasks: Sequence[Task], settings: PromptsConfig) -> dict[str, list[Task]]:

@@ -111,8 +111,7 @@ class McpEpisode:
         """
         if name in self.environment.sources:
             connection, own_name = self.environment.sources[name]
-            asked = connection.call(own_name, dict(arguments), self.environment.timeout_s)
-            return _text(connection.loop.run(asked))
+            return _text(connection.loop.run(connection.call(own_name, dict(arguments), self.environment.timeout_s)))
         assert self.inner is not None  # noqa: S101 - the tools are those of the servers and of the inner environment
         return self.inner.step(name, arguments)
 

@@ -81,7 +81,7 @@ def test_mean_over_criteria_gives_no_credit_for_base_rates() -> None:
     report = agreement_report(JUDGE, blind, resamples=40)
     pooled = report.pooled.metrics["auroc"]
     assert pooled.value is not None and pooled.low is not None and pooled.low > 0.85
-    assert value_of(report, "auroc") == 0.5 and report.mean.criteria["auroc"] == len(rates)
+    assert value_of(report, "auroc") == 0.5 and report.mean.criteria_with_value["auroc"] == len(rates)
     assert value_of(report, "pairwise_accuracy") == report.pooled.metrics["pairwise_accuracy"].value == 0.5
     assert value_of(report, "weighted_kappa") == 0.0 < (report.pooled.metrics["weighted_kappa"].value or 0.0)
     report = agreement_report(JUDGE, seeing, resamples=40)
