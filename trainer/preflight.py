@@ -316,8 +316,7 @@ def largest_by_chance(rewards: Values, features: Sequence[Values]) -> float:
         at = draws.random((PERMUTATIONS, len(group))).argsort(1)
         net += np.einsum("fij,pij->pf", orders, order[at[:, :, None], at[:, None, :]])
     scale = np.sqrt(in_rewards * in_features)
-    taus = np.abs(net) / np.where(scale > 0, scale, np.inf)
-    return float(np.quantile(taus.max(1), 0.95))
+    return float(np.quantile((np.abs(net) / np.where(scale > 0, scale, np.inf)).max(1), 0.95))
 
 
 PROMPTS = 8

@@ -234,9 +234,9 @@ def _in_words(test: RubricTest, rubric: Rubric) -> dict[str, Any]:
     shown: dict[str, Any] = {"judge": test.judge, "examples": rows}
     if (report := test.faults) is not None:
         limit = "not part of the outcome without --min-catch" if report.min_catch is None else report.min_catch
-        missed = [one for one in report.faults if one.caught is False]
         figures = report.model_dump(mode="json", exclude={"min_catch", "faults"})
-        shown["planted faults"] = {"least catch rate": limit} | figures | {"not caught": missed}
+        shown["planted faults"] = {"least catch rate": limit} | figures
+        shown["not caught"] = [one for one in report.faults if one.caught is False]
     return shown
 
 

@@ -85,8 +85,7 @@ Shingles = frozenset[int]  # the different shingles of a text, as numbers that a
 def shingles(text: str) -> Shingles:
     """Return the shingles of a text; the whole text is one if it has fewer words."""
     words = _WORD.findall(text.casefold())
-    width = min(WIDTH, len(words))
-    return frozenset(map(hash, zip(*(words[place:] for place in range(width)), strict=False)))
+    return frozenset(map(hash, zip(*(words[place:] for place in range(min(WIDTH, len(words)))), strict=False)))
 
 
 def containment(part: Shingles, whole: Shingles) -> float:

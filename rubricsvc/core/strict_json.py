@@ -90,8 +90,7 @@ def has_more_values(text: str, most: int) -> bool:
     unescaped = text.replace(r"\\", "").replace(r"\"", "")
     if unescaped.count('"') > 2 * most:
         return True
-    outside_strings = "".join(unescaped.split('"')[::2])
-    return sum(map(outside_strings.count, ",:[{")) > most
+    return sum(map("".join(unescaped.split('"')[::2]).count, ",:[{")) > most  # those outside of strings
 
 
 def check_storable(data: Any, path: FieldPath = ()) -> None:

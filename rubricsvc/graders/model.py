@@ -334,8 +334,7 @@ def _expression(rubric: Rubric, names: list[str]) -> str:
         message = "a rubric of pitfalls only is no arithmetic of OpenAI's graders"
         raise InvalidError(message, hint="add a criterion with a positive weight", path="criteria")
     mean = f"({' + '.join(terms)}) / {total!r}"
-    clipped = rubric.formula in ("weighted_mean", "ldc", "autorubric")
-    return f"max(0, min(1, {mean}))" if clipped else mean
+    return f"max(0, min(1, {mean}))" if rubric.formula in ("weighted_mean", "ldc", "autorubric") else mean
 
 
 class GraderErrors(Value):

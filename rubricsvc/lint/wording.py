@@ -31,8 +31,7 @@ def requirement(text: str, language: Language) -> str:
     text = _FORMULA.sub("X", text)
     for _ in range(3):  # nested ones
         text = _PARENTHESES.sub("", text)
-    text = _QUOTED.sub("X", text)
-    return re.sub(r"[ \t]+", " ", language["examples"].sub("", text)).strip()
+    return re.sub(r"[ \t]+", " ", language["examples"].sub("", _QUOTED.sub("X", text))).strip()
 
 
 def demands(text: str, language: Language) -> list[str]:

@@ -125,7 +125,8 @@ def within_groups(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats]
     """
     squares, counts, _ = group_sums(centred(values, groups) ** 2, groups)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return squares.sum(0) / np.maximum(counts - 1, 0).sum(0), (squares > _EQUAL**2).sum(0) / (counts > 1).sum(0)
+        variance = squares.sum(0) / np.maximum(counts - 1, 0).sum(0)
+        return variance, (squares > _EQUAL**2).sum(0) / (counts > 1).sum(0)
 
 
 def mean_estimates(values: Floats, clusters: NDArray[Any], *, share: bool = False) -> list[Estimate]:
@@ -205,8 +206,7 @@ def affine(rubric: Rubric) -> tuple[Floats, Floats] | None:
     probes = np.vstack([np.zeros(size), np.ones(size), np.random.default_rng(0).random((_PROBES, size))])
     parts = contribution_matrix(rubric, probes)
     base, slopes = parts[0], parts[1] - parts[0]
-    same = np.allclose(parts, base + slopes * probes, rtol=1e-9, atol=1e-12)
-    return (base, slopes) if same else None
+    return (base, slopes) if np.allclose(parts, base + slopes * probes, rtol=1e-9, atol=1e-12) else None
 
 
 def variance_shares(contributions: Floats) -> Floats:

@@ -126,8 +126,7 @@ def batched(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
 
 def insert(session: Session, table: type[Base]) -> Any:
     """Return the dialect's ``insert``, with ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)
+    return (postgresql if session.get_bind().dialect.name == "postgresql" else sqlite).insert(table)
 
 
 def insert_rows(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> tuple[Any, Any]:

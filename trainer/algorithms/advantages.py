@@ -93,8 +93,7 @@ def advantages(batch: GroupRewards, how: OptimConfig) -> Tensor:
             freedom_G1 = ((~rewards_GM.isnan()).sum(-1, keepdim=True) - 1).clamp(min=0).to(std_G1.dtype)
             deviation = ((same_GG @ (std_G1.square() * freedom_G1)) / (same_GG @ freedom_G1).clamp(min=1.0)).sqrt()
         scaled_GM = centred_GM / (deviation.clamp(min=batch.std_floor) + EPS)
-    spread = batch_std if how.baseline == "batch" else std_G1
-    return torch.where(spread > 0, scaled_GM, 0.0).nan_to_num(0.0)
+    return torch.where((batch_std if how.baseline == "batch" else std_G1) > 0, scaled_GM, 0.0).nan_to_num(0.0)
 
 
 def _reliable_differences(rewards_GM: Tensor, accuracy: float | Sequence[tuple[float, float]]) -> Tensor:
@@ -111,8 +110,7 @@ def _reliable_differences(rewards_GM: Tensor, accuracy: float | Sequence[tuple[f
         right = np.interp(gaps_GMM.abs().cpu().numpy(), known[:, 0], known[:, 1])
         weights_GMM = (2 * torch.from_numpy(right).to(gaps_GMM) - 1).clamp(min=0.0)
     count_G1 = (~rewards_GM.isnan()).sum(-1, keepdim=True)
-    centred_GM = (weights_GMM * gaps_GMM).nansum(-1) / count_G1
-    return centred_GM.where(~rewards_GM.isnan(), torch.nan)
+    return ((weights_GMM * gaps_GMM).nansum(-1) / count_G1).where(~rewards_GM.isnan(), torch.nan)
 
 
 def _by_criterion(batch: GroupRewards) -> Tensor:

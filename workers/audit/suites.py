@@ -282,7 +282,6 @@ class AuditPlan:
                 start += count
         for case in self.cases if any(suite.name == CRITERIA_ORDER for suite in self.consistency) else ():
             if len(case.rubric.criteria) > 1:
-                rubric = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
-                reverse = replace(case, rubric=rubric)
-                keys = (*case.met, *case.unmet)
-                yield Trial(CRITERIA_ORDER, reverse, keys, "reverse order", baseline=case)
+                criteria = {"criteria": case.rubric.criteria[::-1]}
+                reverse = replace(case, rubric=case.rubric.model_copy(update=criteria))
+                yield Trial(CRITERIA_ORDER, reverse, (*case.met, *case.unmet), "reverse order", baseline=case)

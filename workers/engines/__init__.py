@@ -95,8 +95,7 @@ def judge_addresses(judge: Judge) -> Iterator[tuple[str, str | None]]:
     """Yield a judge and the members of a panel that call a server, with its URL; None for one that is not known."""
     for leaf in judge.leaf_judges:
         if leaf.engine not in FREE:
-            default = OPENAI if leaf.engine == "openai_http" else None
-            yield f"judge {leaf.name!r}", leaf.endpoint.base_url or default
+            yield f"judge {leaf.name!r}", leaf.endpoint.base_url or (OPENAI if leaf.engine == "openai_http" else None)
 
 
 def check_addresses(addresses: Iterable[tuple[str, str | None]], networks: tuple[str, ...]) -> None:
