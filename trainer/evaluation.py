@@ -235,7 +235,7 @@ class Evaluator:
         how = sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P}) if greedy else sampling
         shown = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0}) if greedy else sampling
         for first, part in product(range(0, len(self.tasks), size), range(0, samples, most)):
-            self._progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
+            self._progress(f"evaluating {name} after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
             prompts = [task.prompt for task in self.tasks[first : first + size]]
             seed = stream_seed(self._config.seed, f"eval {'greedy' if greedy else part}", first)
             rollouts = policy.sample(prompts, min(most, samples - part), how, seed)

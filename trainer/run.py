@@ -614,7 +614,7 @@ class Run:
                     acting = make_acting(there.environment, there.tools)
                     other = OtherPrompts(elsewhere, acting) if elsewhere is not None else None
                     load = self.load_policy, partial(self.load_policy, checkpoint.folder(run.out, run.steps) / "model")
-                    bar.update(0, run.steps, "baselines")
+                    bar.update(run.steps, run.steps, "baselines")
                     on_step = _shown_on(bar, run.steps, "best-of-n supervised")
                     how: dict[str, Any] = {"other": other, "on_step": on_step, "stop": stop, "recorder": recorder}
                     with checkpoint.locked(run.out / FOLDER):

@@ -95,7 +95,7 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
         )
         is_zero = all(row["value"] == 0 for row in rows)
         y_scale = alt.Scale(domain=[0, 1]) if is_zero else alt.Scale(zero=False)
-        y = alt.Y("value:Q", title=title, scale=y_scale, axis=alt.Axis(tickCount=5))
+        y = alt.Y("value:Q", title=title, scale=y_scale, axis=alt.Axis(tickCount=5, format=".6~g"))
         line = base.mark_line(strokeWidth=2, point={"size": 30}).encode(y=y)
         if not any("low" in row for row in rows):
             return line.properties(width=width, height=height)
