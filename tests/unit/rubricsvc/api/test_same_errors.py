@@ -1,5 +1,6 @@
-"""The service in this process and the client over HTTP: the same methods, and the same errors for the same requests."""
+"""The service in this process and the client over HTTP: the same methods of each noun, and the same errors."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rubricsvc.client import Client
+from rubricsvc.client import AsyncClient, Client
 from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
 from rubricsvc.core.rubric_analysis import ExampleTest, VerdictTest
 from rubricsvc.errors import RubricsvcError
@@ -18,8 +19,10 @@ from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC
 
-HTTP_ONLY = {"report"}
-"""Methods of a client whose result is a page of `rubricsvc.web`."""
+LOCAL_ONLY = {"approval", "caller", "db", "keys", "validators", "workers"}
+HTTP_ONLY = {"close", "iterate", "run", "score", "score_many"}
+TRANSPORT = {"client", "connect", "http", "outage_seconds", "request", "send", "sleep"}
+"""Names that only one of the two has (`imports.content` too, for the route), and those that send requests."""
 
 REFS = st.sampled_from([0, -1, 1, 2, 99, 2**63, "j", "r", "r@1", "r@7", "p/1", "lost", "a b", "é/ü", "1_0", "x" * 221])
 IDS = st.sampled_from([0, -1, 1, 2, 99, 2**63])
@@ -99,13 +102,18 @@ def test_local_service_and_client_raise_the_same_error(
 
 
 def test_local_service_and_client_have_the_same_methods(db: Database) -> None:
-    local, client = LocalService(db), Client("http://localhost")
-    of_the_machine = {"keys", "workers"}  # no command or route of a remote service
-    nouns = [name for name, value in vars(local).items() if hasattr(type(value), "page") and name not in of_the_machine]
-    assert {"jobs", "prompts"} <= set(nouns)
-    for noun in nouns:
-        own, remote = ({n for n in dir(getattr(one, noun)) if not n.startswith("_")} for one in (local, client))
-        assert remote - {"client", "send", "request", *HTTP_ONLY} <= own, noun
+    local, client, coroutines = LocalService(db), Client("http://localhost"), AsyncClient("http://localhost")
+
+    def public(one: object) -> set[str]:
+        fields = {field.name for field in dataclasses.fields(one)} if dataclasses.is_dataclass(one) else set()
+        return {name for name in dir(one) if not name.startswith("_")} - TRANSPORT - fields
+
+    own, remote = public(local), public(client)
+    assert (own - remote, remote - own) == (LOCAL_ONLY, HTTP_ONLY)
+    assert (remote - public(coroutines), public(coroutines) - remote) == ({"close", "scoring"}, {"aclose"})
+    for noun in own & remote - {"address", "scoring"}:
+        of_local, *others = (public(getattr(one, noun)) - {"content"} for one in (local, client, coroutines))
+        assert of_local and others == [of_local, of_local], noun
     client.close()
 
 
