@@ -19,6 +19,7 @@ from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, Json, cell, echo, print_json, show
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
+from rubricsvc.schemas.base import every_row
 from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Forced = Annotated[bool, typer.Option("--force", help="Start although the prefli
 _SHARE = "where they are at most 10% of the run's"
 _SAMPLE = typer.Option("--preflight/--no-preflight", help="Sample completions for the preflight.", show_default=_SHARE)
 Sampled = Annotated[bool | None, _SAMPLE]
-RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its folder.", show_default=False)]
+RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id, name or folder of the run.", show_default=False)]
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")  # the entries of an evaluation with a value for each prompt
 ESTIMATES = ("max_at_k", "worst_of_k", "greedy")
@@ -157,7 +158,7 @@ def sweep(
 def show_(
     query: Paging,
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Id of the run, or its folder.", show_default="list runs")
+        str | None, typer.Argument(metavar="[RUN]", help="Id, name or folder of the run.", show_default="list runs")
     ] = None,
     *,
     last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
@@ -289,8 +290,8 @@ def report_(run: RunRef, *, out: Annotated[Path, typer.Option(help="Page to writ
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="Id or folder of the run to compare with.", show_default=False)],
-    b: Annotated[str, typer.Argument(help="Id or folder of the other run.", show_default=False)],
+    a: Annotated[str, typer.Argument(help="Id, name or folder of the run to compare with.", show_default=False)],
+    b: Annotated[str, typer.Argument(help="Id, name or folder of the other run.", show_default=False)],
     *,
     as_json: Json = False,
 ) -> None:
@@ -309,9 +310,13 @@ def compare(
 
 
 def _id(s: LocalService | Client, ref: str) -> int:
-    """Return the id of a run on record, which may be named by its folder."""
+    """Return the id of a run on record, which may be named by its folder, or by a name that no other run has."""
     if ref.isdecimal():
         return int(ref)
+    if not Path(ref).is_dir() and (ids := [run.id for run in every_row(s.runs.page) if run.name == ref]):
+        if len(ids) > 1:
+            raise InvalidError(f"{len(ids)} runs have the name {ref!r}", hint=f"name one by its id: {str(ids)[1:-1]}")
+        return ids[0]
     from trainer.run import KEY, read_config
 
     key = read_config(Path(ref)).get(KEY)

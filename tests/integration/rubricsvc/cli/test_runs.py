@@ -66,6 +66,7 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert cli("runs", "show", "runs/first", "--json").json | {"seen_seconds": shown["seen_seconds"]} == shown
     (listed,) = cli("runs", "list", "--json").lines
     assert (listed["id"], listed["status"], listed["folder"]) == (1, "finished", str(run))
+    assert cli("runs", "show", "first", "--json").json["id"] == 1 and cli("runs", "show", "other").code == 3
     steps = cli("runs", "show", run, "--last", 2, "--json").lines
     assert [step["step"] for step in steps] == [2, 3]
     assert "REWARD_STD" in cli("runs", "show", run, "--last", 2).out
