@@ -19,7 +19,7 @@ from workers.authoring.completions import CompletionSampler, SamplingResult
 
 app = output.group("Completions of prompts.")
 
-_COLUMNS = ("id", "prompt_id", "completion.policy", "completion.step")
+_COLUMNS = ("id", "prompt_id", "completion.id", "completion.policy", "completion.step")
 
 
 @command(app, "import", without=ImportQuery.model_fields.keys() - {"format", "skip_invalid"})
