@@ -78,10 +78,8 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     refs = REFS if name.startswith(("prompts.", "judges.", "rubrics.")) else IDS
     args = (draw(refs),) if name in METHODS else ()
     names = METHODS.get(name, WHOLE.get(name, ()))
-    required = {"jobs.submit": {"judge"}, "jobs.best_of_n": {"job", "gold"}, "rubrics.review": {"action"}}.get(
-        name, set()
-    )
-    chosen = {field for field in names if field in required or draw(st.booleans())}
+    required = {"jobs.submit": {"judge"}, "jobs.best_of_n": {"job", "gold"}, "rubrics.review": {"action"}}
+    chosen = {field for field in names if field in required.get(name, ()) or draw(st.booleans())}
     return name, args, {field: draw(VALUES[field]) for field in sorted(chosen)}
 
 

@@ -40,14 +40,8 @@ def fill(db: Database) -> LocalService:
                 ]
                 leases.record(session, [item_result(lease, RUBRIC, found)])
             leases.finish(session)
-        labels = [
-            {
-                "completion_id": id_,
-                "rubric": row.id,
-                "label": Label(criterion="c1", annotator="ann", value=1.0, note=text),
-            }
-            for id_ in ids
-        ]
+        mark = Label(criterion="c1", annotator="ann", value=1.0, note=text)
+        labels = [{"completion_id": id_, "rubric": row.id, "label": mark} for id_ in ids]
         s.labels.add(labels=labels)
     s.runs.create(new_run())
     group = RolloutGroup(prompt=Prompt.of(f"What of {SECRET}?"), rubric=RUBRIC, rollouts=(rollout(SECRET),))
@@ -119,15 +113,8 @@ def test_delete_takes_what_hangs_on_each_noun(each_db: Database) -> None:
 
 
 GENERATED = {
-    "method": "one-shot",
-    "judge": "j",
-    "model": "m",
-    "template": "t",
-    "template_digest": "0",
-    "sampling": {},
-    "redraws": 0,
-    "repairs": 0,
-    "raw_reply": SECRET,
+    **{"method": "one-shot", "judge": "j", "model": "m", "template": "t", "template_digest": "0", "sampling": {}},
+    **{"redraws": 0, "repairs": 0, "raw_reply": SECRET},
     "gate": {"judge": "j", "probes": {"own": {"reward": 1.0, "reasons": {"c1": SECRET}}}},
 }
 
