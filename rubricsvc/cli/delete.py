@@ -30,9 +30,7 @@ def delete(
             found = remove(dry_run=True)
             show({"deletes": found.rows, "names": found.names}, as_json)
             if not sys.stdin.isatty():
-                raise InvalidError(
-                    f"this deletes {counted(sum(found.rows.values()), 'row')}", hint="confirm it with --yes"
-                )
+                raise InvalidError(f"this deletes {counted(sum(found.rows.values()), 'row')}", hint="confirm: --yes")
             typer.confirm("Delete them?", abort=True, err=True)
         done = remove()
     show({"deleted": done.rows}, as_json)

@@ -45,9 +45,8 @@ def _rewards_of(session: Session, job_id: int, policy: str | None) -> Sequence[A
     """Return what a job scored of one policy, or of all; raise InvalidError if it has no such policy."""
     found = jobs.rewards(session, job_id, policy=policy)
     if policy is not None and not found:
-        known = sorted({item.policy for item in jobs.rewards(session, job_id)})
-        hint = f"it has {cut(', '.join(map(repr, known)), 200)}"
-        raise InvalidError(f"job {job_id} has no policy {policy!r}", hint=hint, path="policy")
+        known = ", ".join(sorted({repr(item.policy) for item in jobs.rewards(session, job_id)}))
+        raise InvalidError(f"job {job_id} has no policy {policy!r}", hint=f"it has {cut(known, 200)}", path="policy")
     return found
 
 

@@ -10,13 +10,12 @@ from rubricsvc.store import completions, deletion, rubrics
 from rubricsvc.store.session import Database, existing, page_of
 from rubricsvc.store.tables import CompletionRow, DatedRow, JobRow, LabelRow, RubricRow, RunRow
 
-_COMPLETION = "name it by its number: `rubricsvc completions show` lists numbers, and the ids of files"
 _NAMED: dict[str, Callable[[Session, int | str], Sequence[DatedRow]]] = {
     "Prompts": lambda session, ref: [completions.get_prompt(session, ref)],
     "Rubrics": lambda session, ref: (
         page_of(session, RubricRow, limit=None, name=str(ref)) or [rubrics.get(session, ref, allow_drafts=True)]
     ),
-    "Completions": lambda session, ref: [existing(session, CompletionRow, "completion", ref, hint=_COMPLETION)],
+    "Completions": lambda session, ref: [existing(session, CompletionRow, "completion", ref)],
     "Labels": lambda session, ref: [existing(session, LabelRow, "label", ref, hint="`rubricsvc labels export`")],
     "Jobs": lambda session, ref: [existing(session, JobRow, "job", ref)],
     "Runs": lambda session, ref: [existing(session, RunRow, "run", ref)],

@@ -120,11 +120,10 @@ def approve(
 ) -> dict[int, ConflictError]:
     """Approve the versions that pass the checks, and return what the others lack, by id.
 
-    Only this writes the state, but for what a worker generates: that is approved under the policy none if it has no
-    examples and its gate refuses nothing. A version passes if the newest measured test of its examples, where it has
-    some, passed, and with four eyes if somebody else than its author approves it. A draft is a new version: it is
-    approved as it arrives, without an event, or gets a comment that says what it lacks. The others are steps of a
-    review: a person has read the texts.
+    Only this writes the state, but for rubrics that a worker generates under the policy none. A version passes if the
+    newest measured test of its examples, where it has some, passed, and with four eyes if somebody else than its author
+    approves it. A draft is a new version: it is approved as it arrives, without an event, or gets a comment that says
+    what it lacks. The others are steps of a review: a person has read the texts.
     """
     refused: dict[int, ConflictError] = {}
     for row in rows:
