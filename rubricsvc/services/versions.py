@@ -235,8 +235,7 @@ def add_version(
             note = f"{what}, {versions[-1].ref}, is not approved"
         elif (other := next(same, None)) is not None:
             note = f"it has the same content as {other.ref}"
-    if lost:
-        note += f"{note and '; '}it has no examples, and {versions[-1].ref} has; a sheet (CSV) cannot hold them"
+    note += f"{note and '; '}it has no examples, and {versions[-1].ref} has (CSV cannot hold them)" if lost else ""
     before = added(session)["rubrics"]
     given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "parent_id": of[-1], "added_by": edit.by}
     row = rubrics.add(session, rubric, origin=origin, state=DRAFT, **given)
