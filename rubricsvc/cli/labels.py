@@ -102,10 +102,17 @@ def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[
     rows = [row | {"digest": digests(row["prompt_id"])[row["completion_id"]]} for row in rows]
     for row in sorted(rows, key=itemgetter("prompt_id", "digest")):
         if only in (None, row["rubric_digest"]):
-            of_prompt = prompt(row["prompt_id"]).digest
             for one in rubric(row["rubric"]).rubric.criteria:
                 if one.check is None:
-                    names = of_prompt, row["digest"], row["rubric"], one.key, query.annotator or "", "", ""
+                    names = (
+                        prompt(row["prompt_id"]).digest,
+                        row["digest"],
+                        row["rubric"],
+                        one.key,
+                        query.annotator or "",
+                        "",
+                        "",
+                    )
                     words = " / ".join(level_values(one.scale))
                     values = f"{one.scale.low:g} to {one.scale.high:g}" if isinstance(one.scale, Numeric) else words
                     yield *names, row["prompt"], row["completion"], one.text, values
