@@ -102,20 +102,12 @@ def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[
     rows = [row | {"digest": digests(row["prompt_id"])[row["completion_id"]]} for row in rows]
     for row in sorted(rows, key=itemgetter("prompt_id", "digest")):
         if only in (None, row["rubric_digest"]):
+            names, texts = (prompt(row["prompt_id"]).digest, row["digest"]), (row["prompt"], row["completion"])
             for one in rubric(row["rubric"]).rubric.criteria:
                 if one.check is None:
-                    names = (
-                        prompt(row["prompt_id"]).digest,
-                        row["digest"],
-                        row["rubric"],
-                        one.key,
-                        query.annotator or "",
-                        "",
-                        "",
-                    )
                     words = " / ".join(level_values(one.scale))
                     values = f"{one.scale.low:g} to {one.scale.high:g}" if isinstance(one.scale, Numeric) else words
-                    yield *names, row["prompt"], row["completion"], one.text, values
+                    yield *names, row["rubric"], one.key, query.annotator or "", "", "", *texts, one.text, values
 
 
 def write_sheet(columns: Sequence[str], rows: Iterable[Iterable[Any]], out: Path | None) -> None:
