@@ -33,6 +33,13 @@ _KEEP_ALIVE_S = 4.0
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 """A gateway's own time limits (524 is Cloudflare's): the server behind it may finish the work and charge for it."""
 
+_PROBLEMS: dict[Any, str] = {
+    IndexError: "it has no choices",
+    KeyError: "no field {}",
+    (AttributeError, TypeError): "it or a field in it is null, or of another type",
+    RecursionError: "it is nested too deeply",
+    (UnicodeDecodeError, json.JSONDecodeError): "it is empty, or no JSON in UTF-8",
+}
 PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 """The exceptions of reading a JSON text that is not what it should be."""
 
@@ -200,13 +207,9 @@ def _reported(holder: dict[str, Any], error: Any) -> Failure:
 
 def _unreadable(wanted: str, error: Exception, raw: str) -> Failure:
     """Return the failure of a body that is not what was wanted."""
-    problem = str(error)
+    problem = next((text for kind, text in _PROBLEMS.items() if isinstance(error, kind)), "{}").format(error)
     if raw.lstrip().startswith("<"):
         problem = "it is HTML or XML; is the URL that of an API, such as http://HOST:8000/v1?"
-    elif isinstance(error, IndexError):
-        problem = "it has no choices"
-    elif isinstance(error, KeyError):
-        problem = f"no field {error}"
     return Failure(Reason.UNPARSEABLE, f"the response is not {wanted}: {problem}", raw)
 
 
@@ -215,7 +218,7 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part["type"] == "text")
     if not isinstance(content, str | None):
-        raise TypeError(f"content {cut(repr(content), 80)} is not text")
+        raise ValueError(f"content {cut(repr(content), 80)} is not text")
     return content or ""
 
 
@@ -258,7 +261,7 @@ def _readout(
     by_token = {normalize_token(label): label for label in labels}
     for token, logprob in listed:
         if isinstance(logprob, bool) or not isinstance(logprob, int | float):
-            raise TypeError(f"log-probability {cut(repr(logprob), 80)} is not a number")
+            raise ValueError(f"log-probability {cut(repr(logprob), 80)} is not a number")
         if math.isnan(logprob) or logprob > 1e-3:  # slightly over 0 is rounding
             return Failure(Reason.OUT_OF_RANGE, f"log-probability {logprob} of token {token!r}", raw)
         if (label := by_token.get(normalize_token(token))) is not None:

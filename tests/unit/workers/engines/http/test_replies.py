@@ -22,7 +22,7 @@ def reply_of(body: bytes, question: Question = WRITTEN) -> Reply:
 
 def failure_of(body: bytes, question: Question = WRITTEN, max_context: int | None = None) -> Failure:
     failure = read_chat_completion(body, question, max_context)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, Failure) and "' object " not in (failure.detail or "")
     return failure
 
 
@@ -93,7 +93,7 @@ OTHERS = [(b"\n<!DOCTYPE html><p>Login</p>", "HTML"), (b'{"choices": []}', "choi
 
 
 def test_response_of_another_kind_names_what_it_is() -> None:
-    for body, part in OTHERS:
+    for body, part in [*OTHERS, (b"null", "null"), (b"[" * 100_000, "deeply"), (b"", "empty"), (b"\xff", "UTF-8")]:
         failure = failure_of(body)
         assert failure.reason is Reason.UNPARSEABLE and part in (failure.detail or "")
 
