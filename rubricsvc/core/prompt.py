@@ -184,8 +184,8 @@ class Prompt(Content):
 class Completion(Content):
     """One answer or a whole trajectory, with the policy that produced it.
 
-    Judges read ``text``. Where only ``messages`` (a trajectory) are given, it is the last assistant message. It may be
-    empty. A text, a message and a list of messages are accepted too.
+    Judges read ``text``. Where only ``messages`` (a trajectory) are given, it is the last assistant message, which must
+    be there. It may be empty. A text, a message and a list of messages are accepted too.
     """
 
     text: str = Field("", description="What judges read; by default the last assistant message of the messages.")
@@ -207,9 +207,11 @@ class Completion(Content):
 
     @model_validator(mode="after")
     def _text_of_messages(self) -> Self:
-        if "text" not in self.model_fields_set and self.messages:
+        if "text" not in self.model_fields_set and "messages" in self.model_fields_set:
             contents = [message.content for message in self.messages if message.role == "assistant"]
-            self.__dict__["text"] = contents[-1] if contents else ""  # frozen, but still being constructed
+            if not contents:
+                raise ValueError("no message of the assistant, and no text; the policy's text has the role assistant")
+            self.__dict__["text"] = contents[-1]  # frozen, but still being constructed
         return self
 
     @property

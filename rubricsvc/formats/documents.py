@@ -61,12 +61,9 @@ def read_trajectory(file: InputFile) -> Completion:
     file.errors.raise_if_any()
     messages = data[0]["messages"] if len(data) == 1 and isinstance(data[0], dict) and "messages" in data[0] else data
     try:
-        completion = Entry(data, file.location).build(Completion, {"messages": messages})
+        return Entry(data, file.location).build(Completion, {"messages": messages})
     except InvalidFileError as error:
         raise InvalidFileError(list(error.errors), hint=hint) from None
-    if not any(message.role == "assistant" for message in completion.messages):
-        raise InvalidError(f"{file.name} has no message with role: assistant, so there are no steps", hint=hint)
-    return completion
 
 
 def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:

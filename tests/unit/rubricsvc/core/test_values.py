@@ -222,12 +222,12 @@ def test_message_reads_the_shapes_of_openai_and_trl() -> None:
         ({"role": "tool", "content": {"temp": 3}}, '{"temp": 3}', None, set()),
         ({"role": "function", "name": "s", "content": [{"temp": 3}]}, '[{"temp": 3}]', None, set()),
     ]:
-        seen = set[str]()
+        seen, end = set[str](), {"role": "assistant", "content": ""}
         message = {"role": "assistant", **fields}
         read = Message.model_validate_json(json.dumps(message), strict=True, context=seen)
         assert (read.content, read.reasoning, seen) == (content, reasoning, ignored), fields
         assert Message.model_validate(read.openai) == read
-        assert Completion.model_validate_json(json.dumps([message]), strict=True).messages == (read,)
+        assert Completion.model_validate_json(json.dumps([message, end]), strict=True).messages[0] == read
     named = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
     custom = {"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "f", "input": "{}"}}]}
     for message in (named, custom):
@@ -290,7 +290,9 @@ def test_steps_pair_assistant_messages_with_tool_results() -> None:
     assert [message for step in steps_of(Completion(messages=messages)) for message in step] == [*messages]
     answer = Message(role="assistant", content="An answer.")
     assert steps_of(Completion(text="An answer.")) == [(answer,)]
-    assert steps_of(Completion(messages=messages[:1])) == [messages[:1]]
+    assert steps_of(Completion(text="", messages=messages[:1])) == [messages[:1]]
+    with pytest.raises(ValueError, match="no message of the assistant"):
+        Completion.model_validate({"messages": []})
 
 
 LEAKS_A_KEY = [

@@ -57,11 +57,9 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         ("[THINK]Paris?[/THINK]Lyon.", "Lyon."),
         ("<|channel|>analysis<|message|>Paris?<|end|><|start|>assistant<|channel|>final<|message|>Lyon.", "Lyon."),
         ("<|channel>thought\nParis?<channel|>Lyon.", "Lyon."),
-        *((code, code) for code in ("It writes `<think>` and `</think>`.", "It writes ``</think>``.", "\t</think>")),
+        *((text, text) for text in ("`<think>`, `</think>`.", "A ``</think>``.", "\t</think>", "A <think>.", "Paris.")),
         *((f"{fence}\n</think>\n{fence}\nSo.",) * 2 for fence in ("```", "~~~~")),
-        ("```\n</think>So.\n```py", "So.\n```py"),
-        ("\u200b<think>`</think>` So.", "` So."),
-        *((text, text) for text in ("Then comes <think>.", "Paris.")),
+        *(("```\n</think>So.\n```py", "So.\n```py"), ("\u200b<think>`</think>` So.", "` So.")),
     ]:
         messages = ({"role": "assistant", "content": text},)
         shown = as_judged(Completion.model_validate({"messages": messages}))
