@@ -59,7 +59,8 @@ def read_trajectory(file: InputFile) -> Completion:
     hint = 'expected JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one message a line'
     data = list(file.parse(lambda entry: [entry.data]))
     file.errors.raise_if_any()
-    messages = data[0]["messages"] if len(data) == 1 and isinstance(data[0], dict) and "messages" in data[0] else data
+    alone = data[0] if len(data) == 1 else None
+    messages = alone["messages"] if isinstance(alone, dict) and "messages" in alone else data
     try:
         return Entry(data, file.location).build(Completion, {"messages": messages})
     except InvalidFileError as error:
