@@ -91,7 +91,7 @@ def export(
 
 
 def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
-    """Yield the cells of a `SHEET` of a job: prompts by id, their completions by digest, which tells no policy."""
+    """Yield the cells of a `SHEET` of a job: prompts by id, their completions by digest, which hides the policy."""
     rubric, prompt, rows = cache(s.rubrics.get), cache(s.prompts.get), list[dict[str, Any]]()
     digests = cache(lambda id_: {one.id: one.digest for one in every_row(s.completions.page, prompt_id=id_)})
     after: int | None = 0

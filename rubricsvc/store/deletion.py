@@ -40,7 +40,7 @@ def remove(session: Session, table: type[tables.DatedRow], ids: Collection[int])
         ConflictError: A job that is not finished, or a training run that reports, uses some of it.
     """
     if session.get_bind().dialect.name == "postgresql":
-        session.execute(text("LOCK TABLE questions, texts"))  # nobody adds a row meanwhile that names one of them
+        session.execute(text("LOCK TABLE questions, texts"))  # no row that refers to one of them is added meanwhile
     ordered = tables.Base.metadata.sorted_tables
     found = defaultdict[str, set[int]](set, {table.__tablename__: set(ids)})
     new = [(table.__tablename__, ids)]

@@ -40,7 +40,8 @@ class Algorithm(NamedTuple):
         def advantages(batch: GroupRewards, how: OptimConfig) -> Tensor:
             found, shape = torch.as_tensor(self.advantages(batch, how)), batch.rewards_GM.shape
             if found.shape != shape or not found.isfinite().all():
-                raise InvalidError(f"advantages() returned shape {list(found.shape)}; expected finite {list(shape)}")
+                what = "NaN or infinity" if found.shape == shape else f"shape {list(found.shape)}"
+                raise InvalidError(f"advantages() returned {what}; expected finite numbers of shape {list(shape)}")
             return found
 
         def loss(batch: TokenBatch, how: OptimConfig) -> Loss:

@@ -220,7 +220,7 @@ def test_create_never_reads_files_of_the_server(http: TestClient, tmp_path: Path
     ],
 )
 def test_create_bounds_what_a_file_costs(db: Database, http: TestClient, name: str, content: str, code: str) -> None:
-    with (db.read if code in ("too_many_errors", "too_short") else db.write)():  # nobody waits for a file to be read
+    with (db.read if code in ("too_many_errors", "too_short") else db.write)():  # reading a file blocks no other writer
         answer = http.post("/v1/imports", params={"name": name, "format": "native"}, content=content)
     assert (answer.status_code, answer.json()["error"]["errors"][0]["code"]) == (422, code)
 

@@ -55,9 +55,9 @@ def test_run_python_tmp_is_private_and_temporary(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     # where this Python itself lies under /tmp, the way to it is there too
     python = {Path(prefix).parts[2] for prefix in (sys.prefix, sys.base_prefix) if prefix.startswith("/tmp/")}
-    told = "print(' '.join(os.listdir('/tmp')))"
-    first = run_python(f"import os\nopen('/tmp/left', 'w').write('x')\n{told}").stdout.split()
-    assert set(first) - python == {"left"} and set(run_python(f"import os\n{told}").stdout.split()) <= python
+    listing = "print(' '.join(os.listdir('/tmp')))"
+    first = run_python(f"import os\nopen('/tmp/left', 'w').write('x')\n{listing}").stdout.split()
+    assert set(first) - python == {"left"} and set(run_python(f"import os\n{listing}").stdout.split()) <= python
     assert not Path("/tmp/left").exists()
 
 
