@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
 from statistics import fmean
@@ -46,7 +46,7 @@ from trainer.metrics import PREFIX, monitor_metrics, observed_of
 from trainer.monitors.measures import MONITORS, groups_of
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.policy_scores import PromptValues, policy_scores, prompt_values
+from trainer.policy_scores import policy_scores, prompt_means
 from trainer.recording import History, Metrics, RunRecorder, line_of, read, recorded_reward, replace_text
 from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, judge_of
 from workers import checks
@@ -85,7 +85,7 @@ def means_by_key(prompts: int, values: Iterable[tuple[int, str, float | None]]) 
     found: dict[str, list[list[float | None]]] = defaultdict(lambda: [[] for _ in range(prompts)])
     for place, key, value in values:
         found[key][place].append(value)
-    return {key: over_prompts(prompt_values(samples, None).mean) for key, samples in found.items()}
+    return {key: over_prompts(prompt_means(samples)) for key, samples in found.items()}
 
 
 GREEDY_TOP_P = 1e-9
@@ -104,14 +104,6 @@ class EvalCompletion:
     tokens: int
     greedy: bool
     scored: dict[str, ScoredRollout] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """The line of an evaluation, as plain data, and its completions."""
-
-    line: Metrics
-    completions: list[EvalCompletion]
 
 
 def setup_of(settings: EvalConfig, config: TrainConfig, tasks: Sequence[Task]) -> str:
@@ -161,8 +153,8 @@ class Evaluator:
 
     def evaluate(
         self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: Metrics | None = None
-    ) -> Evaluated:
-        """Evaluate a policy after ``step`` training steps.
+    ) -> tuple[Metrics, list[EvalCompletion]]:
+        """Return the line of an evaluation of a policy after ``step`` training steps, and its completions.
 
         Of ``best_of`` samples each counted one is the best by the training reward; ``start`` is the line of the policy
         to compare with.
@@ -223,7 +215,7 @@ class Evaluator:
             "eval_time": time.perf_counter() - begun,
             "setup": self.setup,
         }
-        return Evaluated(line, completions)
+        return line, completions
 
     def _sampled(
         self, policy: Policy, step: int, name: str, samples: int, *, greedy: bool = False
@@ -268,12 +260,9 @@ class Evaluator:
             greedy: list[float | None] = []
             for one in completions:
                 (greedy if one.greedy else samples[one.prompt]).append(one.scored[score].reward.value)
-            decoded = greedy or None
-            before = PromptValues(start[score]["mean"], start[score]["greedy"]) if score in start else None
-            found = policy_scores(samples, decoded, before)
-            named = {one.name: getattr(found, one.name) for one in fields(found)}
-            scores[score] = {name: _plain(value) for name, value in named.items() if value is not None}
-            values[score] = asdict(prompt_values(samples, decoded))
+            found = policy_scores(samples, greedy, start.get(score))
+            scores[score] = {name: _plain(value) for name, value in found.items()}
+            values[score] = {"mean": prompt_means(samples), "greedy": greedy or None}
         return scores, values
 
 
@@ -299,17 +288,19 @@ def _plain(value: Estimate | float) -> Any:
     return plain if value.null_reason else {name: plain[name] for name in ("value", "low", "high")}
 
 
-def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> RunEvaluation:
+def record_of(
+    evaluator: Evaluator, line: Metrics, completions: Sequence[EvalCompletion], name: str = STEP
+) -> RunEvaluation:
     """Return an evaluation as it is recorded, with its completions."""
     groups: dict[int, list[EvaluationCompletion]] = defaultdict(list)
-    for one in evaluated.completions:
+    for one in completions:
         rewards = [EvaluationReward(score=score, **recorded_reward(result)) for score, result in one.scored.items()]
         truncated = bool(one.completion.sampling["truncated"])
         fields: dict[str, Any] = {"greedy": one.greedy, "tokens": one.tokens, "truncated": truncated}
         groups[one.prompt].append(EvaluationCompletion(completion=one.completion, rewards=tuple(rewards), **fields))
-    tasks, line = evaluator.tasks, evaluated.line if name == STEP else {**evaluated.line, "baseline": name}
+    tasks, named = evaluator.tasks, {} if name == STEP else {"baseline": name}
     recorded = tuple(EvaluationGroup(**tasks[at].recorded, completions=tuple(some)) for at, some in groups.items())
-    return RunEvaluation(name=name, step=line["step"], line=dict(line), groups=recorded)
+    return RunEvaluation(name=name, step=line["step"], line=line | named, groups=recorded)
 
 
 LINES = "eval.jsonl"
@@ -359,15 +350,14 @@ class Evaluation:
         if not due or any(line["step"] == step for line in self.lines):
             return None
         first = next((line for line in self.lines if line["step"] == 0), None)
-        evaluated = self.evaluator.evaluate(policy, step, name=name, start=first)
-        evaluated.line["best"] = self._save_if_best(policy, step, evaluated.line)
-        if self._out is not None:
-            tasks = [self.evaluator.tasks[one.prompt] for one in evaluated.completions]
-            log_leaks(self._out, tasks, [one.completion for one in evaluated.completions])
+        line, completions = self.evaluator.evaluate(policy, step, name=name, start=first)
+        line["best"] = self._save_if_best(policy, step, line)
+        tasks = [self.evaluator.tasks[one.prompt] for one in completions]
+        log_leaks(self._out, tasks, [one.completion for one in completions])
         if self._recorder is not None and (self._name == STEP or step == self._steps):
             # before the line: a killed run repeats what has no line
-            self._recorder.send(record_of(self.evaluator, evaluated, self._name))
-        return self._history.add(evaluated.line)
+            self._recorder.send(record_of(self.evaluator, line, completions, self._name))
+        return self._history.add(line)
 
     def _save_if_best(self, policy: Policy, step: int, line: Metrics) -> bool:
         """Save the policy if its gold score is above those before; return whether it is.
@@ -462,14 +452,6 @@ WITHOUT_TOOLS, _, SCRIPT = OF_TOOLS
 OTHER_START, OTHER_TRAINED = OTHER
 
 
-@dataclass(frozen=True)
-class OtherPrompts:
-    """Other prompts that the policy is evaluated on, and the environment that it acts in there."""
-
-    evaluator: Evaluator
-    acting: Acting | None
-
-
 def read_baselines(out: Path) -> list[Metrics]:
     """Return the evaluations of a run's baselines; empty before they are run."""
     return read(out / FOLDER, FILE)
@@ -519,10 +501,10 @@ class Baselines:
     ) -> None:
         """Evaluate a policy, and compare it with an earlier baseline ``start``."""
         before = self.lines[start] if start else None
-        found = evaluator.evaluate(policy, step, best_of=best_of, start=before)
+        line, completions = evaluator.evaluate(policy, step, best_of=best_of, start=before)
         if self.recorder is not None:
-            self.recorder.send(record_of(evaluator, found, name))
-        self.add(name, found.line)
+            self.recorder.send(record_of(evaluator, line, completions, name))
+        self.add(name, line)
 
 
 def run_baselines(
@@ -532,16 +514,17 @@ def run_baselines(
     rewards: RewardSource,
     evaluator: Evaluator,
     *,
-    other: OtherPrompts | None = None,
+    other: tuple[Evaluator, Acting | None] | None = None,
     on_step: Callable[[Metrics], None] | None = None,
     stop: Event | None = None,
     recorder: RunRecorder | None = None,
 ) -> list[Metrics] | None:
     """Run the baselines that are missing, and return their evaluations; None if it was stopped.
 
-    ``policies`` load the policy that the run starts from, and the one that it has trained. ``on_step`` is called with
-    the steps of the supervised baseline, which goes on when it is run again after a stop. The ``recorder`` gets earlier
-    baselines as well that are not on record.
+    ``policies`` load the policy that the run starts from, and the one that it has trained; ``other`` is the evaluator
+    of other prompts, with the environment that the policy acts in there. ``on_step`` is called with the steps of the
+    supervised baseline, which goes on when it is run again after a stop. The ``recorder`` gets earlier baselines as
+    well that are not on record.
     """
     if config.out is None:
         raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")
@@ -568,8 +551,8 @@ def run_baselines(
         if other is not None and OTHER_TRAINED in missing:
             for name, load, step in ((OTHER_START, load_start, 0), (OTHER_TRAINED, load_trained, config.steps)):
                 policy = load()
-                policy.acting = other.acting
-                found.evaluate(name, policy, other.evaluator, step=step, start=OTHER_START if step else None)
+                elsewhere, policy.acting = other
+                found.evaluate(name, policy, elsewhere, step=step, start=OTHER_START if step else None)
     except StopRequested:
         return None
     if SUPERVISED in missing:

@@ -6,8 +6,7 @@ prompts (`mean_estimate`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from math import sqrt
 from statistics import fmean
 
@@ -20,57 +19,38 @@ Score = float | None
 """A number, or None where a completion has no score."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptValues:
-    """One value for each prompt, None where there is none: the mean of its samples, and its greedy completion's."""
-
-    mean: Sequence[Score]
-    greedy: Sequence[Score] | None = None
+PromptValues = Mapping[str, Sequence[Score] | None]
+"""Values of each prompt, None where there is none: the ``mean`` of its samples, and its ``greedy`` completion's."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyScores:
-    """Estimates over prompts, with 95 % intervals.
-
-    ``max_at_k`` and ``worst_of_k`` are of the prompts whose k samples are all scored. The differences are paired by
-    prompt; None without another policy. ``greedy`` is None without greedy completions.
-    """
-
-    mean: Estimate
-    max_at_k: Estimate
-    worst_of_k: Estimate
-    greedy: Estimate | None
-    mean_difference: Estimate | None
-    greedy_difference: Estimate | None
-    unscored_fraction: float
-
-
-def prompt_values(samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | None) -> PromptValues:
-    """Return the values of each prompt from those of its samples [P][k]; a mean is over those that are scored."""
+def prompt_means(samples: Sequence[Sequence[Score]]) -> list[Score]:
+    """Return the mean of each prompt's samples [P][k], over those that are scored."""
     known = [[one for one in scores if one is not None] for scores in samples]
-    return PromptValues([fmean(scores) if scores else None for scores in known], greedy)
+    return [fmean(scores) if scores else None for scores in known]
 
 
 def policy_scores(
     samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | None = None, before: PromptValues | None = None
-) -> PolicyScores:
+) -> dict[str, Estimate | float]:
     """Return the estimates of a policy from the scores of each prompt's k samples [P][k] and greedy completions [P].
 
-    ``before`` has the values of the policy to compare with, of the same prompts.
+    They are over prompts, with 95 % intervals: ``max_at_k`` and ``worst_of_k`` over those whose k samples are all
+    scored, the differences to ``before``, the values of another policy, paired by prompt.
     """
-    values = prompt_values(samples, greedy)
+    means, before = prompt_means(samples), before or {}
     whole = [[one for one in scores if one is not None] for scores in samples if None not in scores]
     every = [*(score for scores in samples for score in scores), *(greedy or ())]
-    compared = before.greedy if before is not None else None
-    return PolicyScores(
-        mean=over_prompts(values.mean),
-        max_at_k=over_prompts([max(scores) for scores in whole]),
-        worst_of_k=over_prompts([min(scores) for scores in whole]),
-        greedy=over_prompts(greedy) if greedy is not None else None,
-        mean_difference=over_prompts(values.mean, before.mean) if before is not None else None,
-        greedy_difference=over_prompts(greedy, compared) if greedy is not None and compared is not None else None,
-        unscored_fraction=sum(score is None for score in every) / len(every),
-    )
+    mean_before, greedy_before = before.get("mean"), before.get("greedy")
+    found = {
+        "mean": over_prompts(means),
+        "max_at_k": over_prompts([max(scores) for scores in whole]),
+        "worst_of_k": over_prompts([min(scores) for scores in whole]),
+        "greedy": over_prompts(greedy) if greedy else None,
+        "mean_difference": over_prompts(means, mean_before) if mean_before else None,
+        "greedy_difference": over_prompts(greedy, greedy_before) if greedy and greedy_before else None,
+        "unscored_fraction": sum(score is None for score in every) / len(every),
+    }
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable], seeds: Sequence[Hashable]) -> Estimate:

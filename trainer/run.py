@@ -552,7 +552,7 @@ class Run:
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
         from trainer.environments.tools import make_acting
-        from trainer.evaluation import FOLDER, Evaluation, Evaluator, OtherPrompts, run_baselines
+        from trainer.evaluation import FOLDER, Evaluation, Evaluator, run_baselines
         from trainer.loop import train
         from trainer.preflight import check_sizes
 
@@ -612,7 +612,7 @@ class Run:
                 if not history.stopped and evaluator is not None and run.eval is not None and run.eval.baselines:
                     elsewhere = evaluate(there, tasks.other)
                     acting = make_acting(there.environment, there.tools)
-                    other = OtherPrompts(elsewhere, acting) if elsewhere is not None else None
+                    other = (elsewhere, acting) if elsewhere is not None else None
                     load = self.load_policy, partial(self.load_policy, checkpoint.folder(run.out, run.steps) / "model")
                     bar.update(run.steps, run.steps, "baselines")
                     on_step = _shown_on(bar, run.steps, "best-of-n supervised")

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.stats.estimates import mean_estimate
 from rubricsvc.stats.paired import chosen_mean
-from trainer.policy_scores import PromptValues, over_prompts_and_seeds, policy_scores
+from trainer.policy_scores import over_prompts_and_seeds, policy_scores
 
 SAMPLES = [[0.0, 1.0], [0.5, 0.5], [0.2, 0.4], [1.0, 1.0], [0.0, 0.2]]
 """Two samples of each of five prompts."""
@@ -17,22 +18,20 @@ SAMPLES = [[0.0, 1.0], [0.5, 0.5], [0.2, 0.4], [1.0, 1.0], [0.0, 0.2]]
 
 def test_policy_scores_are_means_over_prompts() -> None:
     scores = policy_scores(SAMPLES)
-    means = [0.5, 0.5, 0.3, 1.0, 0.1]
-    assert scores.mean == mean_estimate(means, range(5))
-    assert scores.mean.low is not None and scores.mean.low < 0.48 < (scores.mean.high or 0)
-    assert scores.max_at_k.value == pytest.approx((1.0 + 0.5 + 0.4 + 1.0 + 0.2) / 5)
-    assert scores.worst_of_k.value == pytest.approx((0.0 + 0.5 + 0.2 + 1.0 + 0.0) / 5)
-    assert (scores.greedy, scores.mean_difference, scores.unscored_fraction) == (None, None, 0.0)
+    mean = mean_estimate([0.5, 0.5, 0.3, 1.0, 0.1], range(5))
+    assert mean.low is not None and mean.low < 0.48 < (mean.high or 0)
+    values = {name: one.value if isinstance(one, Estimate) else one for name, one in scores.items()}
+    best, worst = (1.0 + 0.5 + 0.4 + 1.0 + 0.2) / 5, (0.0 + 0.5 + 0.2 + 1.0 + 0.0) / 5
+    assert scores["mean"] == mean
+    assert values == pytest.approx({"mean": 0.48, "max_at_k": best, "worst_of_k": worst, "unscored_fraction": 0.0})
 
 
 def test_policy_scores_pair_differences_by_prompt() -> None:
     """A difference that is the same on each prompt is known exactly, however much the prompts differ."""
-    before = PromptValues([0.4, 0.4, 0.2, 0.9, 0.0], [0.0] * 5)
-    scores = policy_scores(SAMPLES, [0.5] * 5, before)
-    assert scores.mean_difference is not None and scores.greedy_difference is not None
-    assert scores.mean_difference.value == pytest.approx(0.1)
-    assert scores.mean_difference.low == pytest.approx(0.1) == scores.mean_difference.high
-    assert scores.greedy_difference.value == 0.5
+    scores = policy_scores(SAMPLES, [0.5] * 5, {"mean": [0.4, 0.4, 0.2, 0.9, 0.0], "greedy": [0.0] * 5})
+    mean, greedy = scores["mean_difference"], scores["greedy_difference"]
+    assert isinstance(mean, Estimate) and isinstance(greedy, Estimate) and greedy.value == 0.5
+    assert [mean.value, mean.low, mean.high] == pytest.approx([0.1] * 3)
 
 
 PROMPTS, SEEDS = 12, 4
