@@ -15,7 +15,6 @@ import httpx2
 import uvicorn
 
 from rubricsvc.api.app import create_app
-from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database, relay
@@ -87,9 +86,9 @@ def drained(db: Database) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running(db: Database, *, at_port: int = 0, validators: Validators | None = None, **fields: Any) -> Iterator[str]:
+def running(db: Database, *, at_port: int = 0, **fields: Any) -> Iterator[str]:
     """The service on a socket; its URL."""
-    app = create_app(Settings(database_url=db.url, **fields), db, validators=validators)
+    app = create_app(Settings(database_url=db.url, **fields), db)
     server = uvicorn.Server(uvicorn.Config(app, port=at_port, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

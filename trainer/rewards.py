@@ -33,21 +33,19 @@ from rubricsvc.core.reward import FormulaError, Reward, check_formula, reward_or
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
-from rubricsvc.queries import MAX_LIMIT
 from rubricsvc.schemas import Item, NewRewards
+from rubricsvc.schemas.base import every_row
 from rubricsvc.services.jobs import OPEN, reachable
-from rubricsvc.services.local import LocalService, Validators, open_database
+from rubricsvc.services.local import LocalService, open_database
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of
 from trainer.environments.episodes import LEAK
 from trainer.recording import Metrics, RunRecorder
-from workers import checks
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import fetch_embedded
 from workers.event_loop import EventLoopThread, all_of
-from workers.judges import validate
 from workers.scoring.completions import score_group
 
 log = logging.getLogger(__name__)
@@ -393,12 +391,7 @@ class JobRewards(RewardSource):
                     break
                 time.sleep(min(delay, end - now))
                 delay = min(1.5 * delay, POLL_SECONDS)
-            found: dict[int, Item] = {}
-            after: int | None = 0
-            while after is not None:
-                page = self._service.jobs.items(job.job_id, after=after, limit=MAX_LIMIT)
-                found |= {item.id: item for item in page.data}
-                after = page.next
+            found = {item.id: item for item in every_row(self._service.jobs.items, job.job_id)}
         ids = dict(zip(chain(*groups), (one.id for one in job.rewards), strict=True))
         return [_scored_rollout(found.get(ids[place]), task, reason) for place, task in enumerate(tasks)]
 
@@ -512,12 +505,8 @@ def service(url: str | None = None, outage_seconds: float = 0.0) -> Iterator[Loc
         with Client(url, timeout=30.0, outage_seconds=outage_seconds) as client:
             yield client
         return
-    from trainer.alarms import alarms
-    from trainer.monitors.measures import SIGNS
-
     with open_database() as db:
-        validators = Validators(rubric=checks.validate, judge=validate, alarms=alarms, signs=lambda: SIGNS)
-        yield LocalService(db, approval=settings.require_approval, validators=validators)
+        yield LocalService(db, approval=settings.require_approval)
 
 
 class Rewards:

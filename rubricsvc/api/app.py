@@ -11,7 +11,6 @@ from rubricsvc.api import errors, graders, health, rewards, routes
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import RequestContext
-from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from rubricsvc.telemetry import Metrics
@@ -24,7 +23,7 @@ Prompts, rubrics, completions and judges are content-addressed: sending the same
 """
 
 
-def create_app(settings: Settings, db: Database, *, validators: Validators | None = None) -> FastAPI:
+def create_app(settings: Settings, db: Database) -> FastAPI:
     """Create the application over an open database, which the caller closes."""
     app = FastAPIOffline(  # /docs loads nothing from other sites
         title="rubricsvc",
@@ -35,7 +34,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
         dependencies=[Depends(reject_cross_site)],
         exception_handlers=errors.HANDLERS,
     )
-    set_state(app, settings, db, validators)
+    set_state(app, settings, db)
     known = [noun.router for noun in (rewards, graders)]
     for router in (*known, routes.router()):
         app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
@@ -53,9 +52,8 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     return app
 
 
-def set_state(app: FastAPI, settings: Settings, db: Database, validators: Validators | None = None) -> None:
+def set_state(app: FastAPI, settings: Settings, db: Database) -> None:
     """Set ``app.state``, which endpoints read. Tests reuse one application, since building routes takes long."""
     app.state.settings = settings
     app.state.db = db
-    app.state.validators = validators or Validators()
     app.state.metrics = Metrics(db)

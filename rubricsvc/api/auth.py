@@ -89,9 +89,9 @@ def authenticate(
 
 async def _service(request: Request) -> LocalService:
     state = request.app.state
-    options = {"approval": state.settings.require_approval, "validators": state.validators}
-    options |= {"collections_dir": state.settings.collections_dir, "over_http": True}
-    return LocalService(state.db, caller=getattr(request.state, "caller", ANONYMOUS), **options)
+    caller, settings = getattr(request.state, "caller", ANONYMOUS), state.settings
+    options = {"approval": settings.require_approval, "collections_dir": settings.collections_dir, "over_http": True}
+    return LocalService(state.db, caller=caller, **options)
 
 
 Service = Annotated[LocalService, Depends(_service)]  # the service, for the caller of a request

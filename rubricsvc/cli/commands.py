@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from getpass import getuser
-from importlib import import_module
 from inspect import Parameter, isclass, signature
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -21,7 +20,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.base import request
-from rubricsvc.services.local import LocalService, Validators, open_database
+from rubricsvc.services.local import LocalService, open_database
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
@@ -145,17 +144,4 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
                 caller = getuser()
             except (OSError, KeyError):  # no such user, as in some containers
                 caller = "unknown"
-        yield LocalService(db, caller=caller, approval=get_settings().require_approval, validators=VALIDATORS)
-
-
-VALIDATORS = Validators(
-    rubric=lambda *given: import_module("workers.checks").validate(*given),
-    judge=lambda *given: import_module("workers.judges").validate(*given),
-    empty_value=lambda *given: import_module("workers.checks").value_of_empty(*given),
-    alarms=lambda *given: import_module("trainer.alarms").alarms(*given),
-    signs=lambda: import_module("trainer.monitors.measures").SIGNS,
-    complete_answered=lambda *given: import_module("workers.queue.drain").complete_answered(*given),
-    worker=lambda *given: import_module("workers.queue.app").worker_for(*given),
-    reward_changes=lambda *given: import_module("workers.scoring.reward_changes").reward_changes(*given),
-)
-"""What the workers and the trainer check and measure for services; each is imported when it is called."""
+        yield LocalService(db, caller=caller, approval=get_settings().require_approval)

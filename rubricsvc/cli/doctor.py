@@ -9,7 +9,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from rubricsvc.cli.commands import VALIDATORS
 from rubricsvc.cli.models import served_models
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, counted, exit_with, print_json, show
 from rubricsvc.errors import RubricsvcError, UnavailableError
@@ -73,7 +72,7 @@ def diagnose() -> Iterator[Diagnosis]:
             yield Diagnosis(True, "database", "does not exist yet; created on first use")
         else:
             with open_database(settings=settings) as db:
-                s = LocalService(db, validators=VALIDATORS)
+                s = LocalService(db)
                 judges, queue, workers = s.judges.page(limit=1000).data, s.workers.queue(), s.workers.page()
             yield Diagnosis(True, "database", "reachable, schema up to date")
             running = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"

@@ -11,7 +11,7 @@ import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.commands import VALIDATORS, require_database
+from rubricsvc.cli.commands import require_database
 from rubricsvc.cli.output import echo, group
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.local import open_database, upgrade_schema
@@ -48,7 +48,7 @@ def serve(
     with open_database(lambda name: echo(f"created the database {name}"), settings) as opened:
         if not needs_key(settings) and not is_loopback(settings.host):
             log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
-        app = create_app(settings, opened, validators=VALIDATORS)
+        app = create_app(settings, opened)
         address = settings.host, settings.port
         config = uvicorn.Config(app, *address, log_config=None, access_log=False, proxy_headers=False)
         config.timeout_graceful_shutdown = 5

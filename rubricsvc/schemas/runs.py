@@ -309,7 +309,7 @@ class Sample(Value):
 class Alarm(Value):
     """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples.
 
-    A sign is a key of `trainer.monitors.measures.SIGNS`. The alarm of a monitor has its ``metric``.
+    A sign is one of `trainer.monitors.measures.sign`. The alarm of a monitor has its ``metric``.
     """
 
     text: str

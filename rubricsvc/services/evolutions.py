@@ -3,7 +3,6 @@
 `workers.evolution.hold_rounds` proposes, measures and decides; here is what it starts from, and what it records.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +11,12 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core import evolution
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import BY_PEOPLE, EVOLVED
 from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.base import MAX_BATCH, takes
+from rubricsvc.services import lazy
 from rubricsvc.services.versions import Edit, add_named, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
@@ -34,7 +33,6 @@ class Evolutions:
 
     db: Database
     edit: Edit = field(default_factory=Edit)
-    check: Callable[[Rubric], None] = lambda _: None
 
     @takes(EvolutionFilters)
     def page(self, query: EvolutionFilters) -> Page[evolution.EvolutionSummary]:
@@ -112,7 +110,7 @@ class Evolutions:
                 message = f"the database does not have the rubric versions that run {new.run} has used"
                 raise ConflictError(message, hint="set RUBRICSVC_URL or RUBRICSVC_DATABASE_URL to those of the run")
             for prompt, base, prompt_name, name in new.tasks:
-                self.check(base)
+                lazy.check_rubric(base)
                 if new.approve == "auto" and base.examples:
                     hint = 'set approve = "human" in [evolve], or leave the examples out'
                     message = "a version with examples is approved after a test of them"
@@ -141,7 +139,7 @@ class Evolutions:
         409 if another process has decided the round of an evolution on labels in another way.
         """
         if new.rubric is not None:
-            self.check(new.rubric)
+            lazy.check_rubric(new.rubric)
         with self.db.write() as session:
             row = evolutions.get(session, evolution_id)
             # of two processes that record a round at once, the second one sees the first

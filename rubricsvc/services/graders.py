@@ -11,10 +11,10 @@ from typing import Any, Literal
 from rubricsvc.core.judge import CHECKS
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats import RubricCheck
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, GraderRun, rubric_of, run_of
+from rubricsvc.services import lazy
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.versions import add_version
 from rubricsvc.store import completions, jobs, judges, leases
@@ -32,10 +32,10 @@ class PendingRun:
     job_ids: list[int] = field(default_factory=list)
 
 
-def parsed(data: Mapping[str, Any], check: RubricCheck) -> PendingRun:
+def parsed(data: Mapping[str, Any]) -> PendingRun:
     """Return the run of a grader, without jobs, or raise an InvalidError whose ``path`` names the field."""
     grader = parse(data)
-    check(rubric := rubric_of(grader))
+    lazy.check_rubric(rubric := rubric_of(grader))
     return PendingRun(grader, rubric)
 
 
@@ -45,7 +45,7 @@ def submit(s: LocalService, grader: Mapping[str, Any], item: Mapping[str, Any], 
     The rubric may be a draft; the jobs use it all the same. Raises an InvalidError for what is invalid, and a
     NotFoundError where no judge has the grader's model.
     """
-    run, prompt = parsed(grader, s.validators.rubric), parse_prompt(item)
+    run, prompt = parsed(grader), parse_prompt(item)
     whole = run.rubric
     with s.db.write() as session:
         prompt_id = completions.add_prompt(session, prompt).id

@@ -16,12 +16,13 @@ from rubricsvc.core.states import APPROVED
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
-from rubricsvc.formats import InputFile, Record, RubricCheck
+from rubricsvc.formats import InputFile, Record
 from rubricsvc.formats.documents import with_criteria
 from rubricsvc.formats.record import SHEET, FileErrors, LabelLine, file_error, kind_of, read_completion, read_label
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.base import takes
+from rubricsvc.services import lazy
 from rubricsvc.services.versions import Addition, Edit, add_version, add_versions
 from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import Database, added, batched, by_id
@@ -35,17 +36,10 @@ COMPLETIONS, LABELS = "completions", "labels"
 
 @dataclass(eq=False)
 class Imports:
-    """Imports of files.
-
-    Args:
-        db: The database.
-        edit: Who adds rubrics, and which of them are drafts.
-        check: Checks each rubric, see `formats.stream`.
-    """
+    """Imports of files; ``edit`` says who adds rubrics, and which of them are drafts."""
 
     db: Database
     edit: Edit = field(default_factory=Edit)
-    check: RubricCheck | None = None
 
     @takes(ImportQuery)
     def create(self, source: str | Path | BinaryIO | InputFile, query: ImportQuery) -> ImportedFile:
@@ -72,7 +66,7 @@ class Imports:
                 importer.add_completions()
             else:
                 with_rubrics = query.noun not in ("prompts", COMPLETIONS)
-                check = self.check if with_rubrics else None
+                check = lazy.check_rubric if with_rubrics else None
                 records = formats.stream(source, query.format, skip_invalid=query.skip_invalid, check=check)
                 if query.noun == "prompts":
                     kind = query.noun

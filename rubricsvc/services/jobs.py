@@ -20,12 +20,11 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, UnavailableError, at_path, cut
-from rubricsvc.formats import RubricCheck
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
 from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison
-from rubricsvc.services import best_of_n, comparing, exporting
+from rubricsvc.services import best_of_n, comparing, exporting, lazy
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.settings import get_settings
@@ -221,10 +220,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Jobs(Deletable):
-    """Jobs, by id. ``complete_answered`` scores what of a job needs no question, and asks no judge."""
+    """Jobs, by id. A caller ``on_machine`` scores what of a new job needs no question, else the workers do."""
 
     db: Database
-    complete_answered: Callable[[Database, int], object] = lambda _db, _job_id: None
+    on_machine: bool = True
 
     @takes(NewJob)
     def submit(self, new: NewJob) -> StoredJob:
@@ -342,7 +341,8 @@ class Jobs(Deletable):
             _ = jobs.get(session, job_id).judge.value  # an invalid judge raises before a job is stored
             job = jobs.rescore(session, job_id, **query.model_dump())
             is_new = job.id != job_id and PUBLISHED in session.info
-        self.complete_answered(self.db, job.id)
+        if self.on_machine:
+            lazy.complete_answered(self.db, job.id)
         return self._load(job.id, is_new=is_new)
 
     @takes(RetryRequest)
@@ -378,11 +378,10 @@ MAX_COMPLETIONS = 10_000
 
 @dataclass(eq=False)
 class Rewards:
-    """Rewards of the completions of a job; new rubrics are checked, and added as an ``edit`` says."""
+    """Rewards of the completions of a job; new rubrics are added as an ``edit`` says."""
 
     db: Database
     edit: Edit
-    check: RubricCheck
 
     @takes(NewRewards)
     def submit(self, new: NewRewards) -> schemas.Rewards:
@@ -483,7 +482,7 @@ class Rewards:
             return rubrics.get(session, given, allow_drafts=new.allow_drafts)
         if (row := rubrics.of_content(session, given.digest, prompt_id)) is not None:
             return row
-        self.check(given)
+        lazy.check_rubric(given)
         name = new.rubric_names[at] if new.rubric_names else ""
         owner = prompt_id if len(new.rubrics) == len(new.prompts) else None  # one for all is of none
         return add_named(session, given, self.edit, name, owner, origin="api")

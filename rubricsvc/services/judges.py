@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -15,6 +15,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import AgreementQuery, CalibrationQuery, JudgedFilters, Paging
 from rubricsvc.schemas.base import Page, takes
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
+from rubricsvc.services import lazy
 from rubricsvc.stats.reports import AgreementReport, CalibratedJudge
 from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store.labels import judged_labels
@@ -26,12 +27,10 @@ from rubricsvc.store.tables import AuditRow, JudgeRow
 class Judges:
     """Judges, by id or name. A name refers to one judge forever; only its endpoint may change.
 
-    ``check`` raises an InvalidError for one that cannot be asked. Addresses and API keys may be changed only by a
-    caller ``on_machine``, which one over HTTP is not.
+    Addresses and API keys may be changed only by a caller ``on_machine``, which one over HTTP is not.
     """
 
     db: Database
-    check: Callable[[Judge], None]
     on_machine: bool = True
 
     @takes(NewJudge)
@@ -47,7 +46,7 @@ class Judges:
         judge = new.judge
         if not self.on_machine:
             self._check_addresses(judge)
-        self.check(judge)
+        lazy.check_judge(judge)
         with self.db.write() as session:
             row = judges.add(session, judge)
             if new.passport is not None:

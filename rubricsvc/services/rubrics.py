@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,11 @@ from rubricsvc.core import rubric_analysis
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric, nearest_level
 from rubricsvc.core.states import FITTED, NOT_APPROVED
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, cut, needs_extra
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
 from rubricsvc.schemas.base import takes
-from rubricsvc.services import versions
+from rubricsvc.services import lazy, versions
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.versions import Edit, add_version
@@ -32,29 +31,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rubricsvc.core.generation import Method
-    from rubricsvc.formats.record import RubricCheck
-    from rubricsvc.lint import EmptyValue
     from rubricsvc.store.session import Database
-
-CompareRewards = Callable[
-    [Session, int, rubric_analysis.ComparedRubric, rubric_analysis.ComparedRubric], rubric_analysis.RewardChanges
-]
 
 
 @dataclass(eq=False)
 class Rubrics(Deletable):
     """Rubric versions, by id, name (the newest approved version), name@version or digest.
 
-    ``edit`` says who adds rubrics, and which of them are drafts; ``check`` checks each, and ``empty_value`` an empty
-    completion, for lint. ``compare`` compares the rewards of a job under two rubrics, by the questions of the workers.
+    ``edit`` says who adds rubrics, and which of them are drafts.
     """
 
     db: Database
     edit: Edit = field(default_factory=Edit)
-    check: RubricCheck | None = None
-    empty_value: EmptyValue | None = None
     collections_dir: Path | None = None
-    compare: CompareRewards | None = None
 
     @takes(schemas.NewRubric)
     def add(self, new: schemas.NewRubric) -> schemas.StoredRubric:
@@ -63,8 +52,7 @@ class Rubrics(Deletable):
         409 if that version belongs to another prompt; or if the `parent` has been edited already: then the rubric is
         kept as a draft, and the message says what both edits change.
         """
-        if self.check is not None:
-            self.check(new.rubric)
+        lazy.check_rubric(new.rubric)
         edit = replace(self.edit, by=self.edit.person, parent=new.parent, force=new.force, draft=new.draft)
         with self.db.write() as session:
             if new.prompt_id is not None:
@@ -104,10 +92,9 @@ class Rubrics(Deletable):
 
         Nothing is stored. 422 if a rule is unknown, or the rubric is invalid.
         """
-        if self.check is not None:
-            self.check(new.rubric)
+        lazy.check_rubric(new.rubric)
         rules = rules_of(new.rules, new.ignore, new.severity)
-        findings = lint(new.rubric, new.prompt, rules=rules, empty_value=self.empty_value)
+        findings = lint(new.rubric, new.prompt, rules=rules, empty_value=lazy.value_of_empty)
         return schemas.LintReport(findings=tuple(findings))
 
     @takes(RubricFilters)
@@ -132,10 +119,9 @@ class Rubrics(Deletable):
     @takes(rubric_analysis.RewardComparison)
     def reward_changes(self, new: rubric_analysis.RewardComparison) -> rubric_analysis.RewardChanges:
         """Compare the rewards of a job's completions under two versions, from stored verdicts. Nothing is stored."""
-        if self.compare is None:
-            raise UnavailableError("rewards are compared where workers are installed", hint="start `rubricsvc serve`")
         with self.db.read() as session:
-            return self.compare(session, new.job_id, new.old, new.new)
+            changes: rubric_analysis.RewardChanges = lazy.reward_changes(session, new.job_id, new.old, new.new)
+            return changes
 
     @takes(FitQuery)
     def fit(self, ref: int | str, query: FitQuery) -> rubric_analysis.WeightFit:

@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas import runs as wire
 from rubricsvc.schemas.base import takes
+from rubricsvc.services import lazy
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_named
 from rubricsvc.stats.reports import CriterionAgreement
@@ -27,10 +27,6 @@ from rubricsvc.store.session import Database, by_id, get_or_add, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRow, PromptRow, RolloutRow, RunRow
 
 T = TypeVar("T")
-Sign = Callable[[str, Completion], float | None]
-"""How much of a sign a completion has, given its prompt's text; None where it does not have the sign at all."""
-FindAlarms = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Sequence[wire.Alarm]]
-"""Returns the alarms of the metrics of steps and of evaluations."""
 
 REPORT_SECONDS = runs.REPORT_SECONDS
 MOST_ROWS = 1_000_000
@@ -44,16 +40,11 @@ _LOOKED_AT = 500
 class Runs(Deletable):
     """Training runs, by id; an unknown id is a NotFoundError.
 
-    ``edit`` says which new rubrics are drafts, ``check`` raises an InvalidError for one whose checks do not exist.
-    ``alarms`` returns those of steps and evaluations, ``signs`` what their examples show, by sign; else they are any
-    rollouts of the step.
+    ``edit`` says which new rubrics are drafts.
     """
 
     db: Database
     edit: Edit = field(default_factory=Edit)
-    check: Callable[[Rubric], None] = lambda _: None
-    alarms: FindAlarms = lambda _steps, _evaluations: []
-    signs: Callable[[], Mapping[str, Sign]] = dict
 
     def create(self, new: wire.NewRun) -> wire.StoredRun:
         """Begin a run, or continue that of the same key after ``done`` steps; later ones on record are deleted."""
@@ -207,7 +198,7 @@ class Runs(Deletable):
                 steps=tuple(steps),
                 evaluations=tuple(lines),
                 baselines=tuple(one.line for one in baselines),
-                alarms=tuple(self._with_examples(session, run.id, one) for one in self.alarms(steps, lines)),
+                alarms=tuple(self._with_examples(session, run.id, one) for one in lazy.alarms(steps, lines)),
                 highest=_highest(session, run.id),
                 **_samples_of(session, run.id, evaluations, baselines),
             )
@@ -217,12 +208,12 @@ class Runs(Deletable):
         if alarm.step is None or alarm.sign is None:
             return alarm
         rows = runs.rollouts(session, run_id, step=alarm.step, limit=MOST_ROWS)
-        if (sign := self.signs().get(alarm.sign)) is not None:
-            texts = by_id(session, CompletionRow, {row.completion_id for row in rows})
-            asked = by_id(session, PromptRow, {row.prompt_id for row in rows})
-            found = [(sign(asked[row.prompt_id].value.text, texts[row.completion_id].value), row) for row in rows]
-            known = [(value, row) for value, row in found if value is not None]
-            rows = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
+        texts = by_id(session, CompletionRow, {row.completion_id for row in rows})
+        asked = by_id(session, PromptRow, {row.prompt_id for row in rows})
+        given = [(asked[row.prompt_id].value.text, texts[row.completion_id].value) for row in rows]
+        found = [(lazy.sign(alarm.sign, *one), row) for one, row in zip(given, rows, strict=True)]
+        known = [(value, row) for value, row in found if value is not None]
+        rows = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
         examples = [
             {
                 "where": f"step {row.step}, rollout {row.id}, completion {row.completion_id}",
@@ -253,7 +244,7 @@ class Runs(Deletable):
                 message = f"item {item_id} has scored another completion than the one recorded"
                 raise InvalidError(message, hint="give each completion the item of its own", path="item_id")
         for rubric in {group.rubric.digest: group.rubric for group, *_ in sampled}.values():
-            self.check(rubric)
+            lazy.check_rubric(rubric)
         edit = replace(self.edit, by=run.name)
         prompt_ids = completions.add_prompts(session, ((one.prompt, one.prompt_name or None) for one, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}

@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import chain, groupby
 from math import exp, fsum, inf, log, sqrt
@@ -18,7 +18,6 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.services.runs import Sign
 from workers.checks import markdown
 from workers.checks.citations import report_citations
 from workers.repetitions import WORD, distinct_share
@@ -261,7 +260,11 @@ WITH_CRITERIA: Mapping[str, Monitor] = {**MONITORS, "by_criterion": by_criterion
 
 
 def sign(name: str, prompt: str, one: Completion) -> float | None:
-    """Return how much a completion has of a sign; None if nothing."""
+    """Return how much a completion has of what the examples of an alarm show; None if nothing.
+
+    A sign is a measure, or: no tool was called, a call was malformed or refused, an episode ended without a report, the
+    text cites something, or ``any`` completion.
+    """
     given = one.sampling.get("tools")
     counts = given if isinstance(given, dict) else {}
     match name:
@@ -273,14 +276,8 @@ def sign(name: str, prompt: str, one: Completion) -> float | None:
             found = not one.text
         case "citations":
             found = bool(report_citations(one.text, ()))
+        case "any":
+            found = True
         case _:
             return measures(prompt, one.text)[name]
     return 1.0 if found else None
-
-
-SIGNS: Mapping[str, Sign] = {
-    name: partial(sign, name) for name in (*measures("", ""), "no_call", "malformed", "no_report", "citations")
-}
-"""What the examples of an alarm show, by its sign: most of a measure; or no tool was called, a call was malformed or
-refused, an episode ended without a report, the text cites something.
-"""

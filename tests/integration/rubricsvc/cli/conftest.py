@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
-from rubricsvc.cli.commands import VALIDATORS
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli, Ran, add_judge, cli, new_machine, rubric_file
@@ -37,7 +36,7 @@ def ready(cli: Cli, rubric_file: Path) -> Cli:
 def both(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     """Run a command at a service of the database, and here as well; what it prints must be the same."""
     db = Database(get_settings().database_url)
-    with running(db, validators=VALIDATORS) as url:
+    with running(db) as url:
 
         def run(*args: object, stdin: str = "", only_there: bool = False) -> Ran:
             with monkeypatch.context() as remote:

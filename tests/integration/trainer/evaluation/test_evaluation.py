@@ -233,10 +233,10 @@ def test_baselines_continue_where_they_were_stopped(tmp_path: Path) -> None:
 
 def test_evaluation_records_the_monitors_of_each_prompt() -> None:
     """Of its sampled completions alone, not of the greedy one."""
-    found = evaluator(eval_config(steps=2)).evaluate(tiny_policy(), 0)
-    monitors = found.line["monitors"]
+    line, completions = evaluator(eval_config(steps=2)).evaluate(tiny_policy(), 0)
+    monitors = line["monitors"]
     for place in range(len(HELD_OUT)):
-        own = [one for one in found.completions if one.prompt == place and not one.greedy]
+        own = [one for one in completions if one.prompt == place and not one.greedy]
         assert monitors["completions/mean_length"][place] == pytest.approx(fmean(one.tokens for one in own))
         repeated = fmean(measures("", one.completion.text)["repetition"] for one in own)
         assert monitors["monitors/repetition"][place] == pytest.approx(repeated)

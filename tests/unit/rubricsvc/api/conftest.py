@@ -10,7 +10,6 @@ from fastapi.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricsvc.api.app import create_app, set_state
-from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 
@@ -48,11 +47,9 @@ def serve(db: Database) -> Iterator[Serve]:
     """Makes a service with these settings, and a client of it that calls from ``peer``."""
     clients: list[TestClient] = []
 
-    def make(
-        *, peer: str = "127.0.0.1", url: str = "http://localhost", validators: Validators | None = None, **fields: Any
-    ) -> TestClient:
+    def make(*, peer: str = "127.0.0.1", url: str = "http://localhost", **fields: Any) -> TestClient:
         app = _app(len(clients))
-        set_state(app, Settings(database_url=db.url, **fields), db, validators)
+        set_state(app, Settings(database_url=db.url, **fields), db)
         clients.append(TestClient(DeclaredStatuses(app), base_url=url, client=(peer, 50000)))
         return clients[-1]
 

@@ -38,7 +38,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/completions": {
         "completions": [{"prompt_id": 1, "completion": {"text": "a", "policy": "p", "step": 1, "sampling": {"t": 1}}}]
     },
-    "/v1/judges": {"judge": {"name": "j", "model": "m", "sampling": {"seed": 1}, "endpoint": {"base_url": "http://x"}}},
+    "/v1/judges": {"judge": {"name": "j", "model": "m", "endpoint": {"base_url": "http://x"}}},
     "/v1/jobs": {"judge": "j", "name": "n", "items": [{"completion_id": 1, "rubric": "r"}]},
 }
 

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JobRow, PromptRow, RubricRow
 from tests.unit.rubricsvc.api.conftest import Serve
-from workers import checks
 
 STRING = {
     "type": "string_check", "name": "same", "input": "{{sample.output_text}}", "reference": "{{item.answer}}",
@@ -20,7 +18,7 @@ PATHS = ("/v1/graders", "/v1/fine_tuning/alpha/graders")
 
 @pytest.fixture
 def http(serve: Serve) -> TestClient:
-    return serve(validators=Validators(rubric=checks.validate), grader_seconds=0.01)
+    return serve(grader_seconds=0.01)
 
 
 def test_graders_validate_returns_grader(http: TestClient) -> None:

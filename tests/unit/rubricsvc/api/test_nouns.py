@@ -11,13 +11,10 @@ from rubricsvc import Client
 from rubricsvc.client import transport
 from rubricsvc.schemas import base
 from rubricsvc.services.evolutions import Evolutions
-from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database
 from tests.rows import invalidate
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
 from tests.unit.workers.test_evolution_on_labels import evolved, labelled
-from workers import checks
-from workers.judges import validate
 
 
 def add(http: TestClient, *items: tuple[int, str]) -> tuple[int, object]:
@@ -149,16 +146,14 @@ def test_judges_page_lists_a_judge_that_is_not_valid_any_more(filled: TestClient
 @pytest.mark.parametrize(
     ("change", "path"), [({"engine": "psychic"}, "judge.engine"), ({"template": "../secret"}, "judge.template")]
 )
-def test_judges_add_rejects_unknown_engine_and_template(serve: Serve, change: dict[str, str], path: str) -> None:
-    http = serve(validators=Validators(judge=validate))
+def test_judges_add_rejects_unknown_engine_and_template(http: TestClient, change: dict[str, str], path: str) -> None:
     answer = http.post("/v1/judges", json={"judge": {**JUDGE, **change}})
     assert (answer.status_code, answer.json()["error"]["path"]) == (422, path)
     assert http.post("/v1/judges", json={"judge": JUDGE}).status_code == 201
 
 
-def test_judges_add_rejects_members_keys_and_endpoints(serve: Serve) -> None:
+def test_judges_add_rejects_members_keys_and_endpoints(http: TestClient) -> None:
     """As of a judge: a member that could be moved, or given a key, over HTTP would bring its key to somebody else."""
-    http = serve(validators=Validators(judge=validate))
 
     def answer(**endpoint: str) -> int:
         members = [JUDGE, {"name": "k", "model": "m2", "endpoint": endpoint}]
@@ -194,8 +189,7 @@ def test_create_rejects_an_invalid_file_whole_or_skips_invalid_records(http: Tes
     assert imported["new"]["prompts"] == 1 and [one["line"] for one in imported["skipped"]] == [2]
 
 
-def test_create_runs_the_validators(serve: Serve) -> None:
-    http = serve(validators=Validators(rubric=checks.validate))
+def test_create_runs_the_validators(http: TestClient) -> None:
     answer = http.post("/v1/imports?name=r.yaml", content="criteria:\n- {text: a, check: horoscope}\n")
     (problem,) = answer.json()["error"]["errors"]
     assert (problem["line"], problem["code"]) == (2, "check")

@@ -6,11 +6,9 @@ from fastapi.testclient import TestClient
 
 from rubricsvc.core.rubric import NumberRange
 from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
-from rubricsvc.services.local import Validators
 from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
-from workers.checks import validate, value_of_empty
 
 
 def test_rubrics_add_rejects_invalid(filled: TestClient) -> None:
@@ -92,16 +90,14 @@ def test_rubrics_add_keeps_the_second_of_two_edits(filled: TestClient) -> None:
     assert edit("Third.", parent="r@9").status_code == 404
 
 
-def test_rubrics_add_sets_where_a_rubric_comes_from_itself(serve: Serve) -> None:
-    http = serve()
+def test_rubrics_add_sets_where_a_rubric_comes_from_itself(http: TestClient) -> None:
     for field, value in {"origin": "imported", "provenance": {"method": "one-shot"}, "state": "approved"}.items():
         refused = http.post("/v1/rubrics", json={"name": "r", "rubric": RUBRIC, field: value})
         assert (refused.status_code, refused.json()["error"]["path"]) == (422, f"body.{field}")
     assert http.post("/v1/rubrics", json={"name": "r", "rubric": RUBRIC}).json()["origin"] == "api"
 
 
-def test_rubrics_add_rejects_unknown_checks(serve: Serve) -> None:
-    http = serve(validators=Validators(rubric=validate))
+def test_rubrics_add_rejects_unknown_checks(http: TestClient) -> None:
     for check in ({"name": "horoscope"}, {"name": "contains", "args": {"n": 1}}):
         body = {"name": "r", "rubric": {"criteria": [{"key": "a", "text": "t", "check": check}]}}
         answer = http.post("/v1/rubrics", json=body)
@@ -109,8 +105,7 @@ def test_rubrics_add_rejects_unknown_checks(serve: Serve) -> None:
         assert (answer.status_code, error["path"].startswith("criteria.0.check.")) == (422, True) and error["hint"]
 
 
-def test_rubrics_lint_returns_findings(serve: Serve) -> None:
-    http = serve(validators=Validators(rubric=validate, empty_value=value_of_empty))
+def test_rubrics_lint_returns_findings(http: TestClient) -> None:
     criteria = [
         {"key": "a", "text": "Fails to mention the dose.", "weight": 5},
         {"key": "b", "text": "Is short.", "check": {"name": "words", "args": {"max": 9}}},

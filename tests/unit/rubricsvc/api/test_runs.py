@@ -3,10 +3,9 @@
 import pytest
 
 from rubricsvc import Client
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.schemas.runs import RunHeartbeat
-from rubricsvc.services.local import Validators
 from rubricsvc.services.runs import Runs
 from rubricsvc.store.session import Database
 from tests.recorded_run import evaluation_line, new_run, run_evaluation, run_step
@@ -85,19 +84,16 @@ def test_client_stops_and_deletes_a_run(serve: Serve) -> None:
 
 
 def test_record_validates_rubrics_and_approval(db: Database, serve: Serve) -> None:
-    def reject(rubric: Rubric) -> None:
-        raise InvalidError("unknown check", path=rubric.criteria[0].key)
-
+    unknown = Rubric(criteria=(Criterion(key="right", text="Is right.", check=Check(name="horoscope")),))
     with Client("http://localhost", transport=serve(require_approval="all")._transport) as client:
         run = client.runs.create(new_run())
         client.runs.record_evaluation(run.id, run_evaluation(0))
         client.runs.record(run.id, run_step(1))
         assert [one.state for one in client.rubrics.page()] == ["draft"]
-    with Client("http://localhost", transport=serve(validators=Validators(rubric=reject))._transport) as client:
-        with pytest.raises(InvalidError):
-            client.runs.record(run.id, run_step(2))
-        with pytest.raises(InvalidError):
-            client.runs.record_evaluation(run.id, run_evaluation(2))
+        for report in (run_step(2), run_evaluation(2)):
+            groups = tuple(one.model_copy(update={"rubric": unknown}) for one in report.groups)
+            with pytest.raises(InvalidError):
+                client.runs.record(run.id, report.model_copy(update={"groups": groups}))
         assert (client.runs.get(run.id).steps, len(client.runs.evaluations(run.id).data)) == (1, 1)
 
 

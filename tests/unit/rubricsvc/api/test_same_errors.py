@@ -19,7 +19,7 @@ from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC
 
-LOCAL_ONLY = {"approval", "caller", "db", "keys", "validators", "workers"}
+LOCAL_ONLY = {"approval", "caller", "db", "keys", "workers"}
 HTTP_ONLY = {"close", "iterate", "run", "score", "score_many"}
 TRANSPORT = {"client", "connect", "http", "outage_seconds", "request", "send", "sleep"}
 """Names that only one of the two has (`imports.content` too, for the route), and those that send requests."""

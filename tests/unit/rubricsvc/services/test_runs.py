@@ -27,8 +27,6 @@ from rubricsvc.store.tables import (
 )
 from tests.recorded_run import PROMPTS, RUBRIC, evaluation_line, new_run, rollout, run_evaluation, run_step
 from tests.rows import item_result
-from trainer.alarms import alarms
-from trainer.monitors.measures import SIGNS
 
 STEPS = (RunRow, RunMetricsRow, RolloutRow, CompletionRow)
 EVALUATIONS = (EvaluationRow, EvaluationCompletionRow, EvaluationRewardRow, CompletionRow)
@@ -241,7 +239,7 @@ def episode(text: str, **tools: int) -> Any:
 
 
 def test_with_alarms_shows_rollouts_of_the_step_with_the_sign(db: Database) -> None:
-    store = Runs(db, alarms=alarms, signs=lambda: SIGNS)
+    store = Runs(db)
     run = store.create(new_run())
     texts = ("a", "b", "c", "d")
     for step in range(1, 21):
