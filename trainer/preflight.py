@@ -341,6 +341,8 @@ class Preflight:
         measured = run.judge.stored.repeatability if run.judge.stored is not None else None
         self.noise = (measured.reward.value if measured is not None else None) or 0.0
         """Standard deviation of a reward if the judge is asked again; 0 if it was not measured."""
+        self.file = run.out.with_name(f"{run.out.name}.preflight.json")
+        """The sampled checks, beside the run's folder."""
 
     def require_passed(self, *, force: bool, sample: bool | None) -> list[str]:
         """Return the checks that would refuse the run, if it is forced.
@@ -408,11 +410,6 @@ class Preflight:
             found = StoredPreflight(identity=self.identity(), created_at=datetime.now(UTC), checks=tuple(checks))
             replace_text(self.file, found.model_dump_json(indent=1))
         return [sizes, *checks]
-
-    @property
-    def file(self) -> Path:
-        """The file of the sampled checks, beside the run's folder."""
-        return self.run.out.with_name(f"{self.run.out.name}.preflight.json")
 
     def stored(self) -> list[PreflightCheck]:
         """Return the sampled checks that were stored for this run as it is configured now."""

@@ -29,7 +29,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 Report = RunStep | RunEvaluation | RunHeartbeat
 """What is delivered of a run."""
+REPORT: TypeAdapter[Report] = TypeAdapter(Report)
+"""A report as JSON: a line of a file."""
 
 
 @dataclass(eq=False)
@@ -78,7 +80,7 @@ class Undelivered:
                 line = file.readline()
             if not line.endswith(b"\n"):
                 return
-            yield _parsed(line)
+            yield REPORT.validate_json(line)
             with self._lock:
                 self._offset += len(line)
                 if self._offset >= self.path.stat().st_size:
@@ -95,7 +97,7 @@ class Undelivered:
         kept, damaged = [], 0
         for line in self.path.read_bytes().splitlines(keepends=True):
             try:
-                event = _parsed(line)
+                event = REPORT.validate_json(line if line.endswith(b"\n") else b"")
                 of_baseline = isinstance(event, RunEvaluation) and event.name != STEP
                 if not isinstance(event, RunHeartbeat) and (event.step <= done or of_baseline):
                     kept.append(line)
@@ -109,14 +111,6 @@ class Undelivered:
             replace_text(self.path, b"".join(kept).decode())
         elif not damaged:
             self.path.unlink()
-
-
-def _parsed(line: bytes) -> Report:
-    data = json.loads(line)
-    if not isinstance(data, dict) or not line.endswith(b"\n"):
-        raise ValueError("not a whole report")
-    kind = RunHeartbeat if "state" in data else RunEvaluation if "line" in data else RunStep
-    return kind.model_validate(data)
 
 
 HEARTBEAT_SECONDS = 10.0

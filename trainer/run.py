@@ -600,7 +600,7 @@ class Run:
                     tasks.train,
                     rewards,
                     run,
-                    on_step=_shown_on(bar, run.steps, algorithm=run.algorithm),
+                    on_step=partial(_show, bar, run.steps, "", algorithm=run.algorithm),
                     stop=stop,
                     resume=resume,
                     record={**record, KEY: key},
@@ -615,7 +615,7 @@ class Run:
                     other = (elsewhere, acting) if elsewhere is not None else None
                     load = self.load_policy, partial(self.load_policy, checkpoint.folder(run.out, run.steps) / "model")
                     bar.update(run.steps, run.steps, "baselines")
-                    on_step = _shown_on(bar, run.steps, "best-of-n supervised")
+                    on_step = partial(_show, bar, run.steps, "best-of-n supervised")
                     how: dict[str, Any] = {"other": other, "on_step": on_step, "stop": stop, "recorder": recorder}
                     with checkpoint.locked(run.out / FOLDER):
                         found = run_baselines(run, load, tasks.train, rewards, evaluator, **how)
@@ -652,7 +652,7 @@ class Run:
         steps = settings.steps
         untouched = partial(self.load_policy, run.policy.model)
         bar.update(0, steps, "demonstrations")
-        on_step = _shown_on(bar, steps, "demonstrations")
+        on_step = partial(_show, bar, steps, "demonstrations")
         with checkpoint.locked(run.out / WARM_UP_FOLDER):
             try:
                 found = Baselines(run.out, evaluator, recorder) if evaluator is not None else None
@@ -723,17 +723,10 @@ def run_key(out: Path) -> str | None:
         return None
 
 
-def _shown_on(bar: Any, steps: int, before: str = "", *, algorithm: str = "") -> Callable[[Metrics], None]:
-    """Return what shows the reward of each step, and why it taught the policy nothing.
-
-    Only the best of n needs no rewards that differ.
-    """
-
-    def on_step(step: Metrics) -> None:
-        values = [step["reward"], step["reward_std"]]
-        reward, deviation = ("-" if one is None else f"{one:.4f}".rstrip("0").rstrip(".") for one in values)
-        nothing = NO_SIGNAL if algorithm not in ("", SUPERVISED) and step["frac_reward_zero_std"] == 1.0 else ""
-        nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
-        bar.update(step["step"], steps, ", ".join(filter(None, (before, f"reward {reward} ± {deviation}", nothing))))
-
-    return on_step
+def _show(bar: Any, steps: int, before: str, step: Metrics, *, algorithm: str = SUPERVISED) -> None:
+    """Show the reward of a step, and why it taught the policy nothing; only the best of n needs no differences."""
+    values = [step["reward"], step["reward_std"]]
+    reward, deviation = ("-" if one is None else f"{one:.4f}".rstrip("0").rstrip(".") for one in values)
+    nothing = NO_SIGNAL if algorithm != SUPERVISED and step["frac_reward_zero_std"] == 1.0 else ""
+    nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
+    bar.update(step["step"], steps, ", ".join(filter(None, (before, f"reward {reward} ± {deviation}", nothing))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +33,7 @@ from rubricsvc.schemas.base import every_row, request
 from workers import checks
 from workers.authoring.gate import OFF_TOPIC, contradictions, proposals
 from workers.engines.base import Engine
+from workers.event_loop import all_of
 
 Names = list[str] | None
 
@@ -192,14 +192,11 @@ def test(
                 s.judges.add(judge=given or CHECKS)  # a result is of a stored judge
             return result, s.rubrics.add_test(one.stored.id, result).id
 
-    async def run_all(engine: Engine) -> list[tuple[RubricTest, int | None]]:
-        return await asyncio.gather(*(run(engine, one) for one in tested))
-
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
         with progress_bar("testing") as bar:
             on_done = bar.counter(sum(len(one.rubric.examples or ()) for one in tested), "examples")
-            results = ask(asked, run_all)
+            results = ask(asked, lambda engine: all_of(run(engine, one) for one in tested))
         for one, (result, stored) in zip(tested, results, strict=True):
             outcomes.add(result.outcome)
             head = {"rubric": one.name, "outcome": result.outcome, "stored": stored}

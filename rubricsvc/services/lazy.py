@@ -1,26 +1,23 @@
 """What services call of the workers and the trainer, which they do not import: each is imported when it is called."""
 
-from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 
-def _imported(module: str, name: str) -> Callable[..., Any]:
-    def call(*given: Any) -> Any:
-        return getattr(import_module(module), name)(*given)
-
-    return call
+def _call(module: str, name: str, *given: Any) -> Any:
+    return getattr(import_module(module), name)(*given)
 
 
-check_rubric = _imported("workers.checks", "validate")
-check_judge = _imported("workers.judges", "validate")
+check_rubric = partial(_call, "workers.checks", "validate")
+check_judge = partial(_call, "workers.judges", "validate")
 """Both raise an InvalidError: a check, an engine or a template does not exist."""
-value_of_empty = _imported("workers.checks", "value_of_empty")
-complete_answered = _imported("workers.queue.drain", "complete_answered")
+value_of_empty = partial(_call, "workers.checks", "value_of_empty")
+complete_answered = partial(_call, "workers.queue.drain", "complete_answered")
 """Scores what of a job needs no question."""
-worker_for = _imported("workers.queue.app", "worker_for")
+worker_for = partial(_call, "workers.queue.app", "worker_for")
 """Runs a worker of this process for a job that no other can receive."""
-reward_changes = _imported("workers.scoring.reward_changes", "reward_changes")
-alarms = _imported("trainer.alarms", "alarms")
-sign = _imported("trainer.monitors.measures", "sign")
+reward_changes = partial(_call, "workers.scoring.reward_changes", "reward_changes")
+alarms = partial(_call, "trainer.alarms", "alarms")
+sign = partial(_call, "trainer.monitors.measures", "sign")
 """How much of a sign a completion has, given its prompt's text; None where it does not have the sign at all."""
