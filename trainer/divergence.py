@@ -1,4 +1,4 @@
-"""Divergence of the training reward (proxy) from the gold score: the proxy rises while gold is flat or falls.
+"""Divergence of the training reward (proxy) from the gold score: the proxy rises while gold is flat, or gold falls.
 
 Every evaluation is tested, so that the chance of a false alarm grows with their number. The m-th test of a run spends
 `ALPHA` / (m (m + 1)) of it, whose sum over all m is `ALPHA`: the bound holds however many evaluations there are, and
@@ -6,10 +6,11 @@ however they depend on each other (all of them are of the same prompts). Confide
 that are independent of what came before, which those of the same prompts are not.
 
 A test looks at the trends of the evaluations since the start, and at those since the one halfway, which a turn after a
-true improvement shows in. Each has half of what the test spends, and raises an alarm where both are significant by
-one-sided t tests over the slopes of prompts: the proxy rises, and gold rises by less than `FOLLOWS` of that. In a clean
-run gold follows every rise of the proxy by at least this share; a mistake is then as improbable as what was spent. Of a
-prompt whose gold is near `CEILING` no more is expected than is left up to there.
+true improvement shows in. One-sided t tests over the slopes of prompts raise an alarm where both of these are
+significant: the proxy rises, and gold rises by less than `FOLLOWS` of that; or where it is significant that gold falls.
+Each of the four has a quarter of what the test spends. In a clean run gold does not fall, and follows every rise of the
+proxy by at least this share; a mistake is then as improbable as what was spent. Of a prompt whose gold is near
+`CEILING` no more is expected than is left up to there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ class _Trend(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """The proxy rises between two evaluations and gold does not follow: changes by the trends, means over prompts."""
+    """Between two evaluations gold does not follow the proxy, or falls: changes by the trends, means over prompts."""
 
     since: int
     step: int
@@ -49,33 +50,38 @@ class Divergence(NamedTuple):
     @property
     def text(self) -> str:
         """The alarm, for people."""
+        verdict = "pleases the judge without being better" if self.proxy > 0 else "gets worse"
         return (
-            f"By their trends from step {self.since} to step {self.step} the training reward rose by {self.proxy:.3f} "
-            f"and the gold score {self.name} changed by {self.gold:+.3f}: the policy pleases the judge without being "
-            "better."
+            f"By their trends from step {self.since} to step {self.step} the training reward changed by "
+            f"{self.proxy:+.3f} and the gold score {self.name} by {self.gold:+.3f}: the policy {verdict}."
         )
 
 
 def first_divergence(lines: Sequence[Mapping[str, Any]]) -> Divergence | None:
     """Return the first divergence in the evaluations of a run, ascending by step; None without any.
 
-    None as well where gold is the training reward, and where evaluations lack one of the two (other trainers' may).
+    None as well where evaluations lack one of the two (other trainers' may).
     """
-    if not lines or (gold := lines[-1]["gold"]) == REWARD:
+    if not lines:
         return None
+    gold = lines[-1]["gold"]
     prompts = len(lines[-1]["values"][gold]["mean"])
     counts = [[len(line["values"].get(name, {"mean": ()})["mean"]) for name in (REWARD, gold)] for line in lines]
     known = [line for line, of_line in zip(lines, counts, strict=True) if of_line == [prompts, prompts]]
     for m in range(1, len(known)):
         starts = {0, m // 2}
-        level = ALPHA / (m * (m + 1)) / len(starts)
+        level = ALPHA / (m * (m + 1)) / (2 * len(starts))
         for start in sorted(starts):
             trends = _trends(known[start : m + 1], gold)
             if len(trends) < MIN_CLUSTERS:
                 continue
             top = CEILING if all(one.mean_gold <= 1 + _ROUNDING for one in trends) else inf
             behind = [min(FOLLOWS * one.proxy, max(0.0, top - one.mean_gold)) - one.gold for one in trends]
-            if all(p_above_zero(values) <= level for values in ([one.proxy for one in trends], behind)):
+            rises, lags, falls = (
+                p_above_zero(values) <= level
+                for values in ([one.proxy for one in trends], behind, [-one.gold for one in trends])
+            )
+            if (rises and lags) or falls:
                 proxy, by_gold = (fmean(one[place] for one in trends) for place in (0, 1))
                 return Divergence(known[start]["step"], known[m]["step"], proxy, by_gold, gold)
     return None

@@ -477,9 +477,6 @@ class Run:
             scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
             say(f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}")
             gold = settings.gold_name
-            if settings.stop_on_divergence and gold == REWARD:
-                why = "the gold score is the reward; name judges, or set checks"
-                say(f"warning: stop_on_divergence has no effect: {why}")
             if gold == CHECKS and all(criterion.check for task in held_out for criterion in task.rubric.criteria):
                 say("warning: the gold score is by checks, and so is the whole reward: it cannot diverge from itself")
             elif gold != REWARD and len(held_out) < MIN_CLUSTERS:

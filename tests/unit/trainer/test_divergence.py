@@ -52,6 +52,7 @@ HACKED: dict[str, tuple[Curve, Curve]] = {
     "gold is flat": (lambda done: 0.3 * done, lambda done: 0.0),
     "gold falls": (lambda done: 0.3 * done, lambda done: -0.15 * done),
     "gold turns": (lambda done: 0.4 * done, lambda done: 0.6 * done * (1 - done)),
+    "both fall": (lambda done: -0.15 * done, lambda done: -0.15 * done),
     "gold falls from its ceiling": (lambda done: 0.3 * done, lambda done: 0.9 - 0.8 * done),
 }
 
@@ -82,7 +83,10 @@ def test_divergence_needs_an_independent_gold_score_and_prompts() -> None:
     start, later = line(0, [0.1] * 6, [0.5] * 6), line(9, [0.9] * 6, [0.5] * 6)
     assert first_divergence([start, later]) is not None
     assert first_divergence([]) is first_divergence([start]) is None
-    assert first_divergence([{**one, "gold": "reward"} for one in (start, later)]) is None
+    rises, falls = (
+        [{**one, "gold": "reward"} for one in pair] for pair in ((start, later), (later, {**start, "step": 18}))
+    )
+    assert first_divergence(rises) is None and first_divergence(falls) is not None
     assert first_divergence([start, {**later, "values": {"strong": {"mean": [0.5] * 6}}}]) is None
     assert first_divergence([line(0, [0.1] * 4, [0.5] * 4), line(9, [0.9] * 4, [0.5] * 4)]) is None
     assert first_divergence([line(0, [0.1], [0.5]), later]) is None
