@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
@@ -170,6 +170,8 @@ BASELINES = (BEFORE, *EQUAL_COMPUTE, *OF_TOOLS, *OTHER)
 REWARD = "reward"  # the score that the policy is trained with
 
 
+Line = TypeVar("Line", bound=Mapping[str, object])
+"""An evaluation, as its line in `eval.jsonl`."""
 MEASURES = ("behaviour", "criteria")
 """The entries of an evaluation with estimates beside the scores: of calls and citations, and of each criterion."""
 
@@ -177,6 +179,19 @@ MEASURES = ("behaviour", "criteria")
 def column_of(line: Mapping[str, Any]) -> str:
     """Return what an evaluation is called beside others."""
     return str(line.get("baseline") or f"step {line['step']}").replace("_", " ")
+
+
+def result_of(lines: Sequence[Line]) -> Line:
+    """Return the evaluation that is the result of a run, of one or more by step: that of its best checkpoint.
+
+    It is the newest one whose gold score was above all before it, which `best/` holds: a run that goes on and falls is
+    judged by what it keeps. Where none was above the start, it is the last one. Other trainers' lines have no ``best``,
+    so that theirs is the last one, too.
+    """
+    for line in reversed(lines):
+        if line.get("best") and line["step"]:
+            return line
+    return lines[-1]
 
 
 def measures_beside(lines: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[tuple[str, list[Any]]]]:

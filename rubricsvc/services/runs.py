@@ -1,5 +1,6 @@
 """`Runs`: training runs, which trainers record and people read; and what a trainer reads before it starts one."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -381,7 +382,14 @@ def _samples_of(
             of_prompt = by_prompt.setdefault(one.prompt, {})
             if name not in of_prompt or one.greedy:
                 of_prompt[name] = one
-    side_by_side = dict(list(by_prompt.items())[:SHOWN_PROMPTS])
+    ends = [wire.column_of(one) for one in (evaluations[0].line, wire.result_of([one.line for one in evaluations]))]
+    changes: dict[str, float | None] = {}
+    for prompt, found in by_prompt.items():
+        before, after = (found[end].scores.get(gold) if end in found else None for end in ends)
+        changes[prompt] = after - before if before is not None and after is not None else None
+    mean = mean_known(changes.values()) or 0.0  # the prompts that changed as most did come first
+    ordered = sorted(by_prompt, key=lambda one: math.inf if (change := changes[one]) is None else abs(change - mean))
+    side_by_side = {prompt: by_prompt[prompt] for prompt in ordered[:SHOWN_PROMPTS]}
     visible = [*widest, *(one for each in side_by_side.values() for one in each.values())]
     ids = [one.evaluation_row for one in visible if one.evaluation_row is not None]
     rows = runs.evaluation_completions(session, run_id, ids=ids, limit=MOST_ROWS)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from rubricsvc.core.prompt import Completion, is_error, steps_of, tool_results
 from rubricsvc.core.strict_json import json_of
-from rubricsvc.schemas.runs import REWARD, RunReport, Sample, flat, measures_beside
+from rubricsvc.schemas.runs import REWARD, RunReport, Sample, column_of, flat, measures_beside, result_of
 from rubricsvc.web.charts import criterion_curves, curves, drawn, score_points
 from rubricsvc.web.pages import number, render
 
@@ -21,6 +21,8 @@ def render_run(report: RunReport) -> str:
         "run.html.j2",
         report=report,
         sentence=result_sentence(report.evaluations),
+        result=result_of(report.evaluations) if report.evaluations else None,
+        column_of=column_of,
         shown_turns=shown_turns,
         has_bands=any(one.low is not None for one in scores),
         scores=drawn("mean score", scores) if scores else None,
@@ -37,24 +39,33 @@ def render_run(report: RunReport) -> str:
 
 
 def result_sentence(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the last evaluation says of the policy beside the starting one, by the gold score."""
+    """Return what the evaluation of the best checkpoint says of the policy beside the starting one, by the gold score.
+
+    Where the run went on after the best checkpoint, say what it came to.
+    """
     if len(lines) < 2:
         count = "one evaluation" if lines else "no evaluations"
         return f"The run has {count} on held-out prompts: its reward alone does not show that the policy is better."
-    gold = lines[-1]["gold"]
-    change = lines[-1]["scores"][gold].get("mean_difference")
+    result = result_of(lines)
+    gold = result["gold"]
+    change = result["scores"][gold].get("mean_difference")
     if change is None or change["value"] is None:
         return f"No prompt has a score by {gold} at the start and at the end."
     name = "the training reward, which is no independent score" if gold == REWARD else gold
     value, low, high = (number(change[end], 3, "+") for end in ("value", "low", "high"))
+    interval = f"{value} (95 %: {low} to {high}) on held-out prompts"
     if change["low"] is None:
-        return f"By {name} the policy changed by {value}; too few prompts for an interval."
-    interval = f"{value} (95 %: {low} to {high})"
-    if change["low"] > 0:
-        return f"By {name} the policy improved by {interval} on held-out prompts."
-    if change["high"] < 0:
-        return f"By {name} the policy got worse by {interval} on held-out prompts."
-    return f"By {name} the policy changed by {interval} on held-out prompts: not distinguishable from chance."
+        text = f"changed by {value}; too few prompts for an interval."
+    elif change["low"] > 0:
+        text = f"improved by {interval}."
+    elif change["high"] < 0:
+        text = f"got worse by {interval}."
+    else:
+        text = f"changed by {interval}: not distinguishable from chance."
+    if result is not (last := lines[-1]):
+        now = number(last["scores"][gold]["mean"]["value"], 3)
+        text += f" That is the best checkpoint, of step {result['step']}; after step {last['step']} the score is {now}."
+    return f"By {name} the policy {text}"
 
 
 class ShownCall(NamedTuple):

@@ -32,16 +32,8 @@ def test_render_run_escapes_all_texts() -> None:
 def test_render_run_shows_the_verdict_on_each_criterion() -> None:
     verdicts = (Verdict.scored("cites", 0.25), Verdict.failed("<b>length", Reason.TIMEOUT), Verdict.abstained("tone"))
     sample = Sample(prompt="Why?", text="So.", where="step 1", scores={"training reward": None}, verdicts=verdicts)
-    page = render_run(
-        RunReport(
-            name="1",
-            config=CONFIG,
-            steps=[],
-            highest=[sample],
-            columns=["step 0"],
-            samples={"Why?": {"step 0": sample}},
-        )
-    )
+    shown = {"columns": ["step 0"], "samples": {"Why?": {"step 0": sample}}, "highest": [sample]}
+    page = render_run(RunReport.model_validate({"name": "1", "config": CONFIG, "steps": [], **shown}))
     assert page.count("cites <b>0.25</b>") == 2
     assert page.count("failed: timeout") == page.count("&lt;b&gt;length") == 2
     assert page.count(">abstained<") == 2
@@ -69,6 +61,8 @@ def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -
         assert "improved" not in result_sentence([first, evaluation(2, low, high)])
     for lines in ([], [first]):
         assert "improved" not in result_sentence(lines)
+    later = result_sentence([first, {**evaluation(2, 0.05, 0.15), "best": True}, evaluation(4, -0.3, -0.1)])
+    assert "improved" in later and "best checkpoint, of step 2" in later and "after step 4" in later
 
 
 def call(name: str, arguments: str) -> Message:
@@ -114,3 +108,6 @@ def test_render_run_shows_episodes_escaped() -> None:
     assert page.count("&lt;i&gt;why") == page.count("1 of 4 &lt;b&gt;resolve") == page.count("So [a].") == 2
     assert "<script" not in page and "<i>why" not in page
     assert "side by side" not in render_run(RunReport(name="1", config=CONFIG, steps=[]))
+    lines = tuple(evaluation(step, 0.05, 0.15) for step in (0, 2))  # the first prompt is on the first screen
+    page = render_run(report.model_copy(update={"evaluations": lines}))
+    assert page.count("So [a].") == 4 and page.index("Before and after") < page.index("On held-out prompts")
