@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
+.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-demo bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -102,6 +102,9 @@ bench-hacking: install ## policies trained against judges with six known biases,
 bench-bestofn: install ## best of n by the embedded model, the shipped judge and a trivial check, by people's labels of TruthfulQA (5 minutes)
 	$(RUN) -m bench.bench_bestofn $(ARGS)
 
+bench-demo: install ## the demo with ten seeds: start, end and difference on held-out prompts (10 minutes a seed; ARGS="--seeds 0 1")
+	$(RUN) -m bench.bench_demo $(ARGS)
+
 bench-research: install ## a step of the demo by stage, trajectories a minute, and a slow tool (8 minutes)
 	$(RUN) -m bench.bench_research $(ARGS)
 
@@ -189,4 +192,4 @@ gpu-smoke: install ## on a machine with a GPU: a vLLM judge, a job and three tra
 	@touch $@
 
 clean: ## remove the environments and what the demo left
-	rm -rf $(VENV) .venv-vllm .venv-trackers .venv-gpu .venv-autorubric demo-out research-out
+	rm -rf $(VENV) .venv-vllm .venv-trackers .venv-gpu .venv-autorubric demo-out demo-seeds-out research-out
