@@ -15,7 +15,6 @@ from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.scripted_server import labels, scripted_server
-from tests.service_process import running
 from workers.queue.drain import Drainer
 
 
@@ -58,35 +57,6 @@ def test_submit_imports_a_file(ready: Cli) -> None:
     assert len(ready("completions", "list", "--json").lines) == 5
     whole = '{"name": "w", "prompt": "New?", "criteria": ["Is kind."], "completions": ["a", "b"]}\n'
     assert ready("jobs", "submit", "-", "--judge", "quick", "--json", stdin=whole).json["progress"]["total"] == 2
-
-
-def test_jobs_work_the_same_at_a_remote_service(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With RUBRICSVC_URL each command prints the job that it prints of the database."""
-    stdin = '{"name": "w", "prompt": "New?", "criteria": ["Is kind."], "completions": ["a", "b"]}\n'
-    heavier = stdin.replace('["Is kind."]', '[{"text": "Is kind.", "weight": 3}]')
-    db = Database(get_settings().database_url)
-    with running(db) as url:
-        for command, rubric, created in (
-            (("submit", "-", "--judge", "quick"), stdin, 1),
-            (("rescore", 1), heavier, 2),
-            (("cancel", 2), "", 2),
-            (("retry", 2), "", 2),
-        ):
-            if command[0] == "rescore":
-                assert ready("rubrics", "import", "-", stdin=rubric).code == 0
-            monkeypatch.setenv("RUBRICSVC_URL", url)
-            there = ready("jobs", *command, "--json", stdin=rubric)
-            assert (there.code, there.json["id"]) == (0, created), there.err
-            assert ready("jobs", "wait", 99).code == UNAVAILABLE
-            shown = [ready("jobs", "show", created, "--json").json, ready("jobs", "items", created, "--json").lines]
-            monkeypatch.delenv("RUBRICSVC_URL")
-            here = [ready("jobs", "show", created, "--json").json, ready("jobs", "items", created, "--json").lines]
-            assert shown == here
-            if command[0] in ("submit", "rescore"):
-                again = ready("jobs", *command, "--json", stdin=rubric)
-                assert (again.code, again.json["id"], "exists already" in again.err) == (0, created, True)
-            drain()
-    db.close()
 
 
 def test_wait_exits_with_1_on_failures(ready: Cli) -> None:

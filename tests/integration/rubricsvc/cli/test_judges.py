@@ -285,40 +285,14 @@ def test_repeatability_of_a_job_asks_about_a_random_sample(noisy: Cli) -> None:
     assert first["completions"] == again["completions"] == 3 and first["source"] == "job 1"
 
 
-def test_commands_work_alike_at_a_service(labelled: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_measurements_are_stored_at_a_service(labelled: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
-    reading = [
-        ("show", "sure", "--json"),
-        ("show", "sure", "--yaml"),
-        ("show", "lost"),
-        ("show", "sure", "--passport"),
-        ("agreement", "sure", "--json"),
-        ("agreement", "sure", "--criterion", "none"),
-        ("calibrate", "sure", "--held-out", 0.5, "--json"),
-        ("calibrate", "sure", "--job", 7),
-        ("audit", "sure", "--suite", "injection", "--json"),
-        ("merge", "sure", "--out", tmp_path / "merged"),
-    ]
-    here = [labelled("judges", *args) for args in reading]
     db = Database(get_settings().database_url)
     with running(db) as url:
         monkeypatch.setenv("RUBRICSVC_URL", url)
-        for args, ran in zip(reading, here, strict=True):
-            remote = labelled("judges", *args)
-            assert (remote.code, remote.out) == (ran.code, ran.out), (args, remote.err)
         add_judge(labelled, "new", engine="sure")
         assert labelled("judges", "repeatability", "new", "--job", 1, "--limit", 5, "--json").json["completions"] == 5
         assert labelled("judges", "audit", "new", "--json").code in (0, 4)
         shown = labelled("judges", "show", "new", "--json").json
         assert shown["newest_audit"]["audit"]["suites"] and shown["repeatability"]["completions"] == 5
-        key = ("--api-key-env", "K", "--no-probe")
-        refused = labelled("judges", "add", "k", "--url", "http://127.0.0.1:9", "--model", "m", *key)
-        assert refused.code == 2 and "api_key_env" in refused.err
-
-        monkeypatch.delenv("RUBRICSVC_URL")
-        moved = ("judges", "add", "sure-calibrated", "--url", "http://127.0.0.1:9", "--no-probe")
-        assert labelled(*moved).code == 0
-        monkeypatch.setenv("RUBRICSVC_URL", url)
-        refused = labelled("judges", "calibrate", "sure", "--held-out", 0.5)
-        assert refused.code == 2 and "another endpoint" in refused.err
     db.close()

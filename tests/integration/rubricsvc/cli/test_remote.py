@@ -1,6 +1,5 @@
 """Commands do at RUBRICSVC_URL what they do with a database of their own."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,39 +10,10 @@ import pytest
 from rubricsvc.store.session import Database
 from tests.cli import Cli, Ran, add_judge
 from tests.databases import sqlite_at
-from tests.integration.rubricsvc.cli.test_analysis import label_overall, scored
 from tests.rubric_writer import writer
 from tests.scripted_server import scripted_server, text_reply
 from tests.service_process import running
 from tests.tested_rubric import RUBRIC, reader
-
-
-def test_best_of_n_is_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
-    texts = [f"{n} is an answer" for n in range(4)]
-    answers = tmp_path / "answers.jsonl"
-    answers.write_text("".join(json.dumps({"prompt": "What is one?", "text": text}) + "\n" for text in texts))
-    assert ready("jobs", "submit", answers, "--judge", "quick", "--wait").code == 0
-    labels = [
-        {"completion_id": n, "rubric": "first", "criterion": "overall", "annotator": "ann", "value": n / 10}
-        for n in range(4, 8)
-    ]
-    assert ready("labels", "import", "-", stdin="".join(json.dumps(one) + "\n" for one in labels)).code == 0
-    found = both("jobs", "bestofn", "--job", 1, "--gold", "labels", "--json")
-    assert (found.code, found.json["n"]) == (0, [1, 2, 4]), found.err
-    table = both("jobs", "bestofn", "--job", 1, "--gold", "labels")
-    assert table.err.count("an interval needs 5 prompts") == 1 and "interval" not in table.out
-    assert both("jobs", "bestofn", "--job", 9, "--gold", "labels").code == 3
-    assert len(both("labels", "export", "--job", 1, "--json").lines) == 4
-    assert both("labels", "export").out and both("labels", "export", "--job", 9).code == 3
-
-
-def test_exports_are_the_same_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
-    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
-    assert len(both("jobs", "export", 1).lines) == 2
-    for options in (("--kind", "sft", "--top", 2), ("--kind", "dpo"), ("--format", "html")):
-        assert both("jobs", "export", 1, *options).code == 0
-    assert both("jobs", "export", 1, "--top", 2).code == 2
-    assert both("jobs", "export", 9, "--out", tmp_path / "none.jsonl").code == 3
 
 
 def test_completions_are_sampled_and_shown_over_http(ready: Cli, both: Cli, tmp_path: Path) -> None:
@@ -61,14 +31,6 @@ def test_completions_are_sampled_and_shown_over_http(ready: Cli, both: Cli, tmp_
     assert len(both("completions", "show", "--policy", "m", "--json").lines) == 11
 
 
-def test_score_and_verdicts_are_the_same_over_http(ready: Cli, both: Cli) -> None:
-    scored = both("score", "--rubric", "first", "--judge", "quick", "--completion", "-", "--json", stdin="One.")
-    assert (scored.code, scored.json["judge"]["name"]) == (0, "quick"), scored.err
-    assert both("score", "--rubric", "first", "--judge", "none", "--completion", "-", stdin="One.").code == 3
-    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
-    assert len(both("verdicts", "list", "--job", 1, "--json").lines) == 3
-
-
 def test_export_lint_and_review_are_the_same_over_http(cli: Cli, both: Cli, rubric_file: Path) -> None:
     assert cli("rubrics", "import", rubric_file).code == 0
     assert [one["id"] for one in both("rubrics", "export").lines] == ["one", "two"]
@@ -81,17 +43,6 @@ def test_export_lint_and_review_are_the_same_over_http(cli: Cli, both: Cli, rubr
     by_ann = both("rubrics", "review", "first", "approve", "--by", "ann", only_there=True)
     assert by_ann.code == 2, "the API key says who it is"
     assert both("rubrics", "export", "first").code == 2, "no approved version"
-
-
-def test_analyse_and_fit_are_the_same_over_http(cli: Cli, both: Cli, rubric_file: Path, tmp_path: Path) -> None:
-    assert cli("rubrics", "import", rubric_file).code == 0
-    scored(cli, tmp_path, prompts=20)
-    label_overall(cli, tmp_path)
-    by_name, by_job = (both("rubrics", "analyse", *of, "--json").json for of in (["plain"], ["--job", 1]))
-    assert by_name == by_job | {"job_id": None}
-    assert both("rubrics", "fit", "plain", "--to", "labels", "--json").json["n"] == 40
-    assert both("rubrics", "analyse", "first").code == 2, "no verdicts"
-    assert both("rubrics", "analyse").code == 2
 
 
 RECORD = '{"id": "q", "prompt": "Q", "criteria": ["a\\u200b"], "completions": ["b"], "labels": {"c1": {"ann": 1}}}\n'

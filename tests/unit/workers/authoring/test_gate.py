@@ -56,7 +56,7 @@ def test_gate_keeps_no_reasons_of_another_prompt() -> None:
 
 
 def test_gate_refuses_a_rubric_of_swapped_references() -> None:
-    """The same rubric, tried with another prompt's reference in the place of its own; see also `test_controls`."""
+    """The same rubric, tried with another prompt's reference in the place of its own."""
     swapped = AuthoringTask(TASK.prompt, ("Salt is washed in. It stays.",), other=REFERENCE)
     assert findings(Reader(scatters=0.9), swapped).refused_by == ("praise", "off_topic")
 
