@@ -1,12 +1,13 @@
 """The two small languages of OpenAI's graders: templates and arithmetic.
 
 In templates, the placeholders ``{{ item.answer }}`` and ``{{ sample.output_json.steps[0] }}`` are paths into plain
-data; `workers.placeholders` fills them. Expressions, as in ``calculate_output``, have ``+ - * / ^`` (also ``**``),
-parentheses, ``min max abs floor ceil exp sqrt log``, numbers and given names: ``0.7 * a + 0.3 * b ^ 2``. All arithmetic
-is in floating point, so that no power can fill the memory.
+data; all are filled in one pass, so that braces in the data stay text. Expressions, as in ``calculate_output``, have
+``+ - * / ^`` (also ``**``), parentheses, ``min max abs floor ceil exp sqrt log``, numbers and given names:
+``0.7 * a + 0.3 * b ^ 2``. All arithmetic is in floating point, so that no power can fill the memory.
 """
 
 import ast
+import json
 import math
 import operator
 import re
@@ -14,8 +15,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, JsonValue
 
+from rubricsvc.core import strict_json
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import cut
 
 MAX_LENGTH = 256_000  # characters of a template or of a grader's program; OpenAI's limit
@@ -52,6 +56,56 @@ def _safe(text: str) -> str:
 
 TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe)]
 """A text with placeholders. Anything but a path in ``{{ }}``, and an unclosed path, is invalid."""
+
+
+class PlaceholderError(ValueError):
+    """A template refers to a missing value; ``reason`` is that of the failed verdict."""
+
+    def __init__(self, message: str, reason: Reason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def fill(template: str, data: Mapping[str, JsonValue]) -> str:
+    """Return the template with its placeholders filled: text as it is, everything else as JSON.
+
+    Raises:
+        PlaceholderError: The item or the sample has no value at such a path.
+        ValueError: A placeholder is not a path.
+    """
+
+    def filled(mark: re.Match[str]) -> str:
+        here: JsonValue = dict(data)
+        for number, step in enumerate(steps := placeholder_path(mark), start=1):
+            if isinstance(here, dict) and step in here:
+                here = here[step]
+            elif isinstance(here, list) and step.isascii() and step.isdigit() and int(step) < len(here):
+                here = here[int(step)]
+            else:
+                raise PlaceholderError(f"{'.'.join(steps[:number])} is missing", Reason.NO_VARIABLE)
+            if here is None and steps[:number] == ("sample", "output_json"):
+                raise PlaceholderError("sample.output_json: the completion is not JSON", Reason.NOT_JSON)
+        value = here if steps else mark[0]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return PLACEHOLDER.sub(filled, template)
+
+
+def template_data(prompt: Prompt, completion: Completion) -> dict[str, JsonValue]:
+    """Return what a grader's templates refer to: the prompt's item, and the completion as OpenAI's sample.
+
+    ``output_json`` is None where the text is not JSON; ``output_tools`` are the calls of the last assistant message.
+    """
+    last = next((message for message in reversed(completion.messages) if message.role == "assistant"), None)
+    tools: list[JsonValue] = last.openai.get("tool_calls", []) if last else []
+    message: dict[str, JsonValue] = {"role": "assistant", "content": completion.text, "tool_calls": tools}
+    choice: JsonValue = {"index": 0, "finish_reason": "tool_calls" if tools else "stop", "message": message}
+    sample: dict[str, JsonValue] = {"output_text": completion.text, "output_tools": tools, "choices": [choice]}
+    try:
+        sample["output_json"] = strict_json.parse(completion.text)
+    except strict_json.JsonError:
+        sample["output_json"] = None
+    return {"item": prompt.item or {}, "sample": sample}
 
 
 _MAX_EXPRESSION = 4000  # characters of an expression

@@ -41,7 +41,7 @@ def render_run(report: RunReport) -> str:
 def result_sentence(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return what the evaluation of the best checkpoint says of the policy beside the starting one, by the gold score.
 
-    Where the run went on after the best checkpoint, say what it came to.
+    Where the run went on after the best checkpoint, say how it ended.
     """
     if len(lines) < 2:
         count = "one evaluation" if lines else "no evaluations"

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.validation_messages import error_text, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
@@ -28,7 +29,6 @@ from workers.checks import actions, answers, citations, code, instructions, text
 from workers.checks.registry import Args, CheckResult, CheckType
 from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError
-from workers.placeholders import PlaceholderError
 
 CHECKS: dict[str, CheckType] = {
     "valid_calls": CheckType(1, actions.ValidCalls, actions.valid_calls),

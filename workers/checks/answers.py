@@ -13,12 +13,11 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import TemplateText
+from rubricsvc.core.templates import TemplateText, fill, template_data
 from rubricsvc.graders.model import Program, Range
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 from workers.checks.sandbox.runner import PROGRAMS, Limits, run_python
-from workers.placeholders import fill, template_data
 
 _NOTHING = "nothing to compare with: set `{}`, or the reference of the prompt"
 

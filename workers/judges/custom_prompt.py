@@ -19,6 +19,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric
 from rubricsvc.core.scale_values import value_on_scale
+from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
@@ -37,7 +38,6 @@ from workers.judges.calls import (
     parse_items,
     sections,
 )
-from workers.placeholders import fill, template_data
 
 VERSION = "5"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""

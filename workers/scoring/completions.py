@@ -22,6 +22,7 @@ from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge, Voting, family, orders_disagree
 from rubricsvc.core.prompt import Completion, Prompt, Step, steps_of
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import Evidence, Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError
@@ -41,7 +42,6 @@ from workers.judges.calls import (
     load,
 )
 from workers.judges.voting import aggregate, as_votes
-from workers.placeholders import PlaceholderError
 from workers.reasoning import REASONING_MARKS, as_judged
 from workers.repetitions import WORD, is_long, repetitions, words_of
 

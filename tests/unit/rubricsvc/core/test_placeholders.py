@@ -4,9 +4,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import MAX_LENGTH, MAX_PLACEHOLDERS, TemplateText
+from rubricsvc.core.templates import MAX_LENGTH, MAX_PLACEHOLDERS, PlaceholderError, TemplateText, fill, template_data
 from rubricsvc.core.verdict import Reason
-from workers.placeholders import PlaceholderError, fill, template_data
 
 SAFE = TypeAdapter(TemplateText)
 
