@@ -14,7 +14,7 @@ from rubricsvc.cli.authoring import generate, lint_, propose, test
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, record_of, targets_of, versions_of
 from rubricsvc.cli.output import Json, Out, echo, print_data, print_json, progress_bar, show
-from rubricsvc.core.rubric import Numeric, Ordinal, Scale, Source
+from rubricsvc.core.rubric import Criterion, Numeric
 from rubricsvc.core.rubric_analysis import ComparedRubric
 from rubricsvc.core.states import APPROVED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
@@ -82,12 +82,7 @@ def show_(
             return
         found = s.rubrics.get(ref, allow_drafts=True)
         prompt = s.prompts.get(found.prompt_id).prompt if found.prompt_id is not None else None
-    criteria = [
-        output.fields_of(one, "key", "weight")
-        | {"kind": (f"check {one.check.name}" if one.check else _scale(one.scale)) + " (required)" * one.required}
-        | {"group": "/".join(one.group), "text": one.text, "sources": "; ".join(map(_source, one.sources or ()))}
-        for one in found.rubric.criteria
-    ]
+    criteria = list(map(_row, found.rubric.criteria))
     examples = [
         {"example": one.key, "expected": {key: str(value) for key, value in (one.verdicts or {}).items()}}
         | {"reward": str(one.reward) if one.reward is not None else "", "text": one.text}
@@ -101,18 +96,19 @@ def show_(
         echo(f"no version of {ref} is approved; this is the newest draft")
 
 
-def _scale(scale: Scale) -> str:
-    """Return the kind of a scale, or its levels or bounds."""
-    if isinstance(scale, Ordinal):
-        return ", ".join(f"{one.label} {one.value:g}" for one in scale.levels)
-    return f"{scale.low:g} to {scale.high:g}" if isinstance(scale, Numeric) else scale.kind
-
-
-def _source(source: Source) -> str:
-    """Return a source in one cell: where it stands, what it says, and from when to when it holds."""
-    dates = [f"as of {source.as_of}" if source.as_of else "", f"expires {source.expires}" if source.expires else ""]
-    passage = f'"{output.shorten(source.passage, 60)}"' if source.passage else ""
-    return ", ".join(filter(None, (source.document, source.clause, passage, *dates)))
+def _row(one: Criterion) -> dict[str, object]:
+    """Return a criterion in cells: levels or bounds in place of its kind, and of each source what and when it says."""
+    kind, sources = f"check {one.check.name}" if one.check else one.scale.kind, []
+    if not one.check and (levels := getattr(one.scale, "levels", ())):
+        kind = ", ".join(f"{level.label} {level.value:g}" for level in levels)
+    elif not one.check and isinstance(one.scale, Numeric):
+        kind = f"{one.scale.low:g} to {one.scale.high:g}"
+    for source in one.sources or ():
+        dates = [f"as of {source.as_of}" if source.as_of else "", f"expires {source.expires}" if source.expires else ""]
+        passage = f'"{output.shorten(source.passage, 60)}"' if source.passage else ""
+        sources.append(", ".join(filter(None, (source.document, source.clause, passage, *dates))))
+    about = {"kind": kind + " (required)" * one.required, "group": "/".join(one.group), "text": one.text}
+    return {**output.fields_of(one, "key", "weight"), **about, "sources": "; ".join(sources)}
 
 
 @app.command()
