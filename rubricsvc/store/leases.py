@@ -45,6 +45,7 @@ from rubricsvc.store.tables import (
     OutboxRow,
     QuestionRow,
     RubricRow,
+    ShareRow,
     WorkerRow,
 )
 
@@ -188,9 +189,29 @@ class ItemResult(LeaseResult):
 
 
 def drains(session: Session, judge_id: int) -> int:
-    """Return how many drains hold leases on items of a judge: one a worker's process."""
-    leased = (ItemRow.judge_id == judge_id, ItemRow.state == LEASED)
-    return session.scalar(select(func.count(ItemRow.worker.distinct())).where(*leased)) or 0
+    """Return how many drains share the limits of a judge's servers: at most one a worker's process."""
+    return session.scalar(select(func.count()).where(ShareRow.judge_id == judge_id, ShareRow.until.is_(None))) or 0
+
+
+def share(session: Session, judge_id: int, worker: str, *, used: float, least: float, begin: int = 1) -> float:
+    """Return the part, from 0 to 1, of the limits of a judge's servers that a drain may use from now on.
+
+    It is an equal part, and at least ``least``, a single call; less where others still use more than theirs, so that
+    the limits hold while a drain joins. ``begin`` drains begin together. The others see what is ``used`` at present.
+    """
+    session.execute(select(JudgeRow.id).where(JudgeRow.id == judge_id).with_for_update(key_share=True))  # one by one
+    others, active = (ShareRow.judge_id == judge_id, ShareRow.worker != worker), ShareRow.until.is_(None)
+    sums = select(func.sum(ShareRow.part), func.count().filter(active)).where(*others)
+    taken, number = session.execute(sums.where(active | (ShareRow.until > database_time(session)))).one()
+    part = min(max(least, 1.0 / max(begin, 1 + number)), max(0.0, 1.0 - (taken or 0.0)))
+    session.merge(ShareRow(judge_id=judge_id, worker=worker, part=max(part, used), until=None))
+    return part
+
+
+def leave(session: Session, judge_id: int, worker: str, used: float) -> None:
+    """End a drain's part of the limits: what it has ``used`` of a rate counts for a minute."""
+    if (row := session.get(ShareRow, (judge_id, worker))) is not None:
+        row.part, row.until = used, database_time(session) + 60.0
 
 
 def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> tuple[int, int]:
@@ -355,9 +376,9 @@ def _distinct(
 
 
 def holders(session: Session) -> set[str]:
-    """Return the names of the workers that hold leases."""
-    names = session.scalars(select(ItemRow.worker).where(ItemRow.state == LEASED).distinct())
-    return {name for name in names if name is not None}
+    """Return the names of the workers that hold leases, or parts of the limits of judges."""
+    names = session.scalars(select(ItemRow.worker).where(ItemRow.state == LEASED).distinct()).all()
+    return {*filter(None, names), *session.scalars(select(ShareRow.worker).where(ShareRow.until.is_(None)))}
 
 
 def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), announce_all: bool = False) -> int:
@@ -377,6 +398,7 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
     freed["null_reason"] = case((fails, _WORKER_LOST), else_=ItemRow.null_reason)
     released = update(ItemRow).where(ItemRow.id.in_(over)).values(freed).returning(ItemRow.id)
     count = len(session.execute(released, execution_options={"synchronize_session": False}).all())
+    session.execute(delete(ShareRow).where(ShareRow.worker.in_(dead) | (ShareRow.until < now)))
     finish(session)
     lost = OutboxRow.sent_at.is_not(None) if announce_all else OutboxRow.sent_at < now - UNREAD_SECONDS
     lost_ids = session.scalars(select(OutboxRow.id).where(lost).with_for_update(skip_locked=True)).all()

@@ -433,6 +433,17 @@ class WorkerRow(Base):
     seen_at: Mapped[float] = mapped_column(Float)
 
 
+class ShareRow(Base):
+    """The part, from 0 to 1, of the limits of a judge's servers that a worker uses; until a time, once it has ended."""
+
+    __tablename__ = "shares"
+
+    judge_id: Mapped[int] = mapped_column(primary_key=True)
+    worker: Mapped[str] = mapped_column(String(100), primary_key=True)
+    part: Mapped[float] = mapped_column(Float)
+    until: Mapped[float | None] = mapped_column(Float)
+
+
 class OutboxRow(DatedRow):
     """A message to workers that a judge has work: written with the work, deleted when a worker reads it."""
 

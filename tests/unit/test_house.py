@@ -74,13 +74,13 @@ def test_functions_are_at_most_100_lines() -> None:
 
 
 BUDGETS = {
-    "rubricsvc/core": 3_570,
+    "rubricsvc/core": 3_630,
     "rubricsvc/stats": 1_500,
     "rubricsvc/formats": 2_650,
     "rubricsvc/graders": 460,
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,
-    "rubricsvc/store": 3_850,
+    "rubricsvc/store": 3_880,
     "rubricsvc/schemas": 1_260,
     "rubricsvc/services": 3_830,
     "rubricsvc/client": 760,
@@ -91,7 +91,7 @@ BUDGETS = {
     "workers/queue": 1_300,
     "workers/scoring": 760,
     "workers/judges": 1_580,
-    "workers/engines": 2_640,
+    "workers/engines": 2_650,
     "workers/checks": 2_500,
     "workers/audit": 870,
     "workers/authoring": 1_760,

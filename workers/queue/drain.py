@@ -50,8 +50,9 @@ from workers.authoring.methods import write_rubric
 from workers.engines import engine_or_failure
 from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
+from workers.engines.http.throttle import Throttle
 from workers.queue.costs import ItemBudget, JobBudget, Write
-from workers.queue.engine_pool import EnginePool, share_limits
+from workers.queue.engine_pool import EnginePool, throttles_of
 from workers.scoring.completions import group_questions, score, score_group
 
 T = TypeVar("T")
@@ -257,7 +258,11 @@ class Drainer:
         self.finished: list[Result] = []
         self.budgets: dict[tuple[int, bool], JobBudget] = {}
         self.flushed_at, self.priced, self.concurrency = time.monotonic(), False, 1
-        self.starting = True  # until the first heartbeat: then the drains that began with this one hold items
+        self.starting = True  # until the first heartbeat: then the drains that began with this one have their parts
+        self.throttles: list[Throttle] = []
+        # parts of the limits of the judge's servers: its own, what calls use, and what lets a call be made
+        self.part = self.used = self.least = 0.0
+        self.sharer = ""
 
         @lru_cache(maxsize=8192)
         def stored(get: Any, id_: int) -> Any:
@@ -275,7 +280,9 @@ class Drainer:
             row = judges.get(session, judge_id)
         if (judge := row.valid) is None:
             return self._fail_items(judge_id, f"its judge cannot be read: {row.error}")
-        self.priced, self.concurrency = judge.priced, max(leaf.endpoint.concurrency for leaf in judge.leaf_judges)
+        ends = [leaf.endpoint for leaf in judge.leaf_judges]
+        self.priced, self.concurrency = judge.priced, max(one.concurrency for one in ends)
+        self.least = 1.0 / min(limit for one in ends for limit in (one.concurrency, one.requests_per_minute) if limit)
         with bound_contextvars(worker=self.worker, judge=judge.name):
             pool = self.pool or EnginePool()
             try:
@@ -352,7 +359,8 @@ class Drainer:
         return taken, [*scoring, *generating]
 
     async def _work(self, judge_id: int, judge: Judge, engine: Engine) -> bool:
-        self.engines = [(judge, engine)]
+        self.engines, self.throttles = [(judge, engine)], throttles_of(engine)
+        self.sharer = f"{NAME}/{os.getpid()}:{id(engine):x}"  # an engine is kept for the next drain, with its counts
         capacity = max(self.settings.claim_size, self.concurrency)
         until = time.monotonic() + self.settings.drain_seconds
         heartbeat = asyncio.create_task(self._heartbeat(judge_id))
@@ -372,7 +380,7 @@ class Drainer:
         finally:
             heartbeat.cancel()
             await asyncio.gather(heartbeat, return_exceptions=True)
-            await self._release_unfinished()
+            await self._release_unfinished(judge_id)
             for _, other in self.engines[1:]:
                 await other.aclose()
 
@@ -391,11 +399,8 @@ class Drainer:
         """
         size = self.settings.claim_size
 
-        def take(session: Session, limit: int) -> tuple[int, list[ItemWork], dict[int, bool], int]:
-            """Return how many were claimed, the work, each job's having a budget if it has a price, and the drains.
-
-            The others that are woken may begin at any moment, and calls under way are not taken back.
-            """
+        def take(session: Session, limit: int) -> tuple[int, list[ItemWork], dict[int, bool], float]:
+            """Return how many were claimed, the work, each job's having a budget if it has a price, and the part."""
             share, others = limit, 1
             if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
                 share, others = leases.fair_share(session, judge_id, limit=limit, held=len(self.in_flight))
@@ -404,7 +409,7 @@ class Drainer:
             priced = {one.lease.job_id for one in work} if self.priced else gated
             rows = by_id(session, JobRow, priced) if priced else {}
             budgets = {job.id: job.budget is not None for job in rows.values()}
-            return len(taken), work, budgets, max(leases.drains(session, judge_id), others if self.starting else 1)
+            return len(taken), work, budgets, self._part(session, judge_id, others if self.starting else 1)
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
             own = ItemBudget(budget) if budget and budget.capped else budget
@@ -415,8 +420,8 @@ class Drainer:
         budget_of = partial(JobBudget, write=self._write, worker=self.worker, concurrency=self.concurrency)
         while (room := capacity - len(self.in_flight)) >= max(1, size // 2):
             wanted = min(size, room)
-            claimed, work, capped, drains = await self._write(partial(take, limit=wanted))
-            share_limits(self.engines[0][1], drains)
+            claimed, work, capped, self.part = await self._write(partial(take, limit=wanted))
+            self.used = max((one.share(self.part) for one in self.throttles), default=0.0)
             for one in work:
                 budget = None
                 if (has_limit := capped.get(one.lease.job_id)) is not None:
@@ -427,6 +432,13 @@ class Drainer:
             if claimed < wanted and (self.in_flight or not claimed):
                 return not claimed
         return False
+
+    def _part(self, session: Session, judge_id: int, others: int = 1) -> float:
+        """Return this drain's part of the limits of the judge's servers; all is its own while it is alone."""
+        if not self.throttles or (self.part == 1.0 and leases.drains(session, judge_id) == 1):
+            return 1.0
+        used = max(self.part, self.used)  # until it is told of less, it may use what it has
+        return leases.share(session, judge_id, self.sharer, used=used, least=self.least, begin=others)
 
     async def _collect(self, timeout: float) -> None:
         """Wait for results; record them when there are enough or `FLUSH_SECONDS` have passed."""
@@ -479,8 +491,8 @@ class Drainer:
         await self._write(lambda session: leases.finish(session, [lease.job_id]))
         return [lease.item_id]
 
-    async def _release_unfinished(self) -> None:
-        """Cancel what is in flight and release its leases."""
+    async def _release_unfinished(self, judge_id: int) -> None:
+        """Cancel what is in flight and release its leases, and its part of the judge's limits."""
         unfinished = [*self.in_flight.values(), *(result.lease for result in self.finished)]
         for task in self.in_flight:
             task.cancel()
@@ -488,18 +500,22 @@ class Drainer:
         with contextlib.suppress(SQLAlchemyError, UnavailableError):
             for budget in list(self.budgets.values()):
                 await budget.flush()
-        if unfinished:
+        used = max((one.share(self.part) for one in self.throttles), default=0.0)
+        if unfinished or self.throttles:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
                 await self._write(lambda session: leases.release(session, unfinished))
+                await self._write(lambda session: leases.leave(session, judge_id, self.sharer, used))
 
     async def _heartbeat(self, judge_id: int) -> None:
         """Renew the leases in time, cancel the work of those that were lost, and share the limits of the judge."""
         seconds, renewed_at = self.settings.lease_seconds, time.monotonic()
 
-        def held_of(ours: Sequence[Lease], *, renewed: bool) -> tuple[set[int], int]:
-            with self.db.write() if renewed else self.db.read() as session:
+        def held_of(ours: Sequence[Lease], *, renewed: bool) -> tuple[set[int], float]:
+            with self.db.read() as session:
+                shared = self.part < 1.0 or leases.drains(session, judge_id) > 1
+            with self.db.write() if renewed or shared else self.db.read() as session:
                 held = leases.held(session, ours, extended_by=seconds if renewed else None)
-                return held, leases.drains(session, judge_id)
+                return held, self._part(session, judge_id) if shared else self.part
 
         while True:
             await asyncio.sleep(self.settings.heartbeat_seconds)
@@ -507,8 +523,8 @@ class Drainer:
                 continue
             try:
                 renewed = time.monotonic() - renewed_at > seconds / 3
-                held, drains = await asyncio.to_thread(held_of, ours, renewed=renewed)
-                share_limits(self.engines[0][1], drains)
+                held, self.part = await asyncio.to_thread(held_of, ours, renewed=renewed)
+                self.used = max((one.share(self.part) for one in self.throttles), default=0.0)
                 self.starting, renewed_at = False, time.monotonic() if renewed else renewed_at
             except (SQLAlchemyError, UnavailableError) as error:
                 self.db.note_outage(error)

@@ -87,9 +87,8 @@ class EnginePool:
             pooled.runner.close()
 
 
-def share_limits(engine: Engine, drains: int) -> None:
-    """Divide the limits of a judge's servers equally among the drains that have items of it."""
-    for member in engine.members if isinstance(engine, PanelEngine) else ():
-        share_limits(member, drains)
-    if isinstance(throttle := getattr(engine, "throttle", None), Throttle):
-        throttle.share(max(1, drains))
+def throttles_of(engine: Engine) -> list[Throttle]:
+    """Return the limits of a judge's servers: its own, or those of a panel's members."""
+    if isinstance(engine, PanelEngine):
+        return [one for member in engine.members for one in throttles_of(member)]
+    return [throttle] if isinstance(throttle := getattr(engine, "throttle", None), Throttle) else []

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from bisect import bisect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -40,6 +41,9 @@ _ALWAYS_WAITED_S = 30.0
 """A ``Retry-After`` up to this is waited for without an outage time, too: the server is not down."""
 
 _WARN_PAUSE_S = 5.0
+_MINUTE_S = 60.0
+_RECHECK_S = 5.0
+"""How long a call waits before it looks again whether this worker's part of the rate has grown."""
 _MAX_BACKOFF_S = 8.0
 
 log = get_logger(__name__)
@@ -68,7 +72,9 @@ class Throttle:
         self._halved_at = self._paused_until = float("-inf")
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._surplus = 0  # slots over the limit, withdrawn as they come back
-        self._started = deque([float("-inf")] * (per_minute := endpoint.requests_per_minute or 0), per_minute)
+        self._busy = 0
+        self._per_minute = per_minute = endpoint.requests_per_minute or 0
+        self._started = deque([float("-inf")] * per_minute, per_minute)
         self._turn, self._trial = asyncio.Lock(), asyncio.Lock()
         self.is_open = False
         self._failures, self._opened_at, self._failed_at, self._last_error = 0, 0.0, 0.0, ""
@@ -80,9 +86,11 @@ class Throttle:
             while self._surplus:  # the slot was free: it is withdrawn
                 self._surplus -= 1
                 await self._slots.acquire()
+            self._busy += 1
             try:
                 outcome = await self._when_up(send, max_cost)
             finally:
+                self._busy -= 1
                 self._release()
             if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._endpoint.max_retries:
                 break
@@ -94,18 +102,21 @@ class Throttle:
                 await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
         return outcome
 
-    def share(self, workers: int) -> None:
-        """Take an equal part, at least 1, of the endpoint's limits, which so many workers have together."""
+    def share(self, part: float) -> float:
+        """Use a part, from 0 to 1, of the endpoint's limits, which all workers have together, in whole calls.
+
+        Returns:
+            The part that calls in progress, or begun within the last minute, use at present.
+        """
         before, at_most = int(self.limit), self.limit >= self._most
-        self._most = max(1, self._endpoint.concurrency // workers)
+        self._most = int(self._endpoint.concurrency * part + 1e-6)
         self.limit = float(self._most) if at_most else min(self.limit, self._most)
         self._surplus += max(0, before - int(self.limit))
         for _ in range(int(self.limit) - before):
             self._release()
-        if self._started:
-            per_minute = max(1, (self._endpoint.requests_per_minute or 0) // workers)
-            missing = [self._started[0]] * (per_minute - len(self._started))
-            self._started = deque([*missing, *self._started], per_minute)
+        self._per_minute = int(len(self._started) * part + 1e-6)
+        begun = len(self._started) - bisect(self._started, time.monotonic() - _MINUTE_S)
+        return max(self._busy / self._endpoint.concurrency, begun / (len(self._started) or 1))
 
     def _release(self) -> None:
         if self._surplus:
@@ -135,10 +146,13 @@ class Throttle:
         """Send a call when neither a pause nor the rate holds it back, and learn from its outcome."""
         async with self._turn:
             while True:
-                minute_ends = self._started[0] + 60.0 if self._started else 0.0
-                if (left := max(self._paused_until, minute_ends) - time.monotonic()) <= 0:
+                now, may_start = time.monotonic(), self._paused_until
+                if self._started:
+                    rest = self._started[-self._per_minute] + _MINUTE_S if self._per_minute else now + _RECHECK_S
+                    may_start = max(may_start, rest)
+                if may_start <= now:
                     break
-                await asyncio.sleep(left)
+                await asyncio.sleep(min(may_start - now, _RECHECK_S))
             self._started.append(began := time.monotonic())
         outcome = await charge(send, max_cost, self._endpoint.price)
         overload = outcome if isinstance(outcome, RequestFailed) and outcome.failure.reason in OVERLOAD else None
@@ -160,12 +174,12 @@ class Throttle:
         """
         before = int(self.limit)
         if not isinstance(outcome, RequestFailed):
-            self.limit = min(self._most, self.limit + 1 / self.limit)
+            self.limit = min(self._most, self.limit + 1 / max(1.0, self.limit))
             if int(self.limit) > before:
                 self._release()
         elif outcome.failure.reason in OVERLOAD and began >= self._halved_at:
             self._halved_at = time.monotonic()
-            self.limit = max(1.0, self.limit / 2)
+            self.limit = max(min(1.0, self._most), self.limit / 2)
             self._surplus += before - int(self.limit)
 
     def watch(self, outcome: Outcome) -> None:

@@ -55,25 +55,42 @@ def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
 
 
 def test_limits_hold_over_all_workers(db: Database) -> None:
-    def most_at_once() -> int:
-        server.max_concurrent = 0
-        time.sleep(0.5)
-        return server.max_concurrent
+    """Also while a worker joins: it waits until calls of the others have ended, and they begin fewer."""
 
     def drains() -> int:
         with db.read() as session:
             return leases.drains(session, 1)
 
-    with scripted_server(replace(YES, delay_s=0.1)) as server:
+    with scripted_server(replace(YES, delay_s=0.4)) as server:
         submit_job(db, 3000, judge=judge_at(server, concurrency=12, requests_per_minute=100_000), rubric=ONE)
         changes = {"heartbeat_seconds": 0.05, "claim_size": 32}
         with draining(db, **changes):
-            wait_for(lambda: most_at_once() == 12)
-            with draining(db, **changes):
-                wait_for(lambda: drains() == 2)
-                wait_for(lambda: 8 <= most_at_once() <= 12)
-                assert most_at_once() <= 12
-            wait_for(lambda: most_at_once() == 12)
+            wait_for(lambda: server.concurrent == 12)
+            with draining(db, **changes), draining(db, **changes):
+                wait_for(lambda: drains() == 3)
+                for _ in range(3):
+                    server.max_concurrent = 0
+                    time.sleep(0.5)
+                    assert server.max_concurrent <= 12
+                wait_for(lambda: server.concurrent == 12)
+            wait_for(lambda: drains() == 1 and server.concurrent == 12)
+            assert server.max_concurrent == 12
+
+
+def test_calls_of_ended_drains_count_for_a_minute(each_db: Database) -> None:
+    """A drain gets what the others have not used lately; what is more than all use is never given."""
+    with each_db.write() as session:
+        assert leases.share(session, 1, "first", used=0.0, least=0.1, begin=2) == 0.5
+        assert leases.share(session, 1, "second", used=0.0, least=0.1) == 0.5
+        assert leases.share(session, 1, "third", used=0.0, least=0.1) == 0.0
+        assert leases.share(session, 1, "first", used=0.4, least=0.1) == pytest.approx(1 / 3)
+        assert leases.share(session, 1, "third", used=0.0, least=0.1) == pytest.approx(0.1)
+        assert leases.share(session, 2, "third", used=0.0, least=1.0) == 1.0
+        leases.leave(session, 1, "first", 0.3)
+        leases.leave(session, 1, "second", 0.0)
+        assert leases.share(session, 1, "third", used=0.0, least=0.1) == pytest.approx(0.7)
+        leases.reconcile(session, max_leases=1, dead=["third"])
+        assert not leases.holders(session) and leases.drains(session, 1) == 0
 
 
 @pytest.mark.parametrize("retrying", [False, True])

@@ -1,6 +1,7 @@
 """A small job is divided among all running workers, over Redis."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -109,5 +110,7 @@ def test_worker_that_starts_later_takes_part(db: Database, tmp_path: Path) -> No
         wait_for(lambda: server.max_concurrent == 4, log)
         start()
         wait_for(lambda: both_hold_items(db), log)
+        time.sleep(4.0)  # several calls of both
+        assert server.max_concurrent == 4, "also while it joins"
         with db.write() as session:
             jobs.cancel(session, job)
