@@ -6,12 +6,15 @@ import hashlib
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, time
+from functools import partial
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -19,6 +22,7 @@ from pydantic import (
     JsonValue,
     Tag,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -44,18 +48,33 @@ class ConfigSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-Check = Callable[[Mapping[str, Any], Path], Iterable[FieldMessage]]
-"""Yields what is wrong with the plain data of a file beyond its fields; paths in it are relative to a folder."""
+def _resolved(path: Path, info: ValidationInfo, rule: Literal["", "file", "output"] = "") -> Path:
+    """Return a path in a file, which is relative to the file's folder, as one relative to the working folder.
+
+    By the ``rule`` it is a ``file``, or an ``output`` folder without the configuration in it.
+    """
+    if not isinstance(info.context, Path):
+        return path
+    found = Path(normpath(info.context / path))
+    if rule == "file" and not found.is_file():
+        raise ValueError(f"no such file: {found}")
+    if rule == "output" and info.context.resolve().is_relative_to(found.resolve()):
+        raise ValueError(f"{found} holds the configuration itself; name a folder of its own")
+    return found
+
+
+PathBeside = Annotated[Path, AfterValidator(_resolved)]
+InputPath = Annotated[Path, AfterValidator(partial(_resolved, rule="file"))]
+OutputFolder = Annotated[Path, AfterValidator(partial(_resolved, rule="output"))]
 
 
 def read_toml(
     path: Path,
     model: type[Config],
     defaults: Mapping[str, Any],
-    check: Check = lambda _data, _folder: (),
     changes: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Return the values of a TOML file.
+    """Return the values of a TOML file, whose paths are relative to it.
 
     ``defaults`` are those of fields that it leaves out; ``changes`` are in place of its own, by dotted path.
     """
@@ -80,7 +99,7 @@ def read_toml(
     problems = list(_unusable(data))
     if not problems:
         try:
-            config = model.model_validate(data)
+            config = model.model_validate(data, context=path.parent)
         except ValidationError as error:
             for one in field_messages(error, model=model, data=data):
                 unknown = one.code == "extra_forbidden"
@@ -89,7 +108,6 @@ def read_toml(
                     named = " or ".join(".".join(path) for path in sorted(places, key=len)[:MAX_PLACES])
                     one = one._replace(message=f"unknown field in this table; did you mean {named}?")  # noqa: PLW2901
                 problems.append(one)
-        problems += check(data, path.parent)
     if config is None or problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path))
@@ -173,7 +191,7 @@ class EnvironmentConfig(ConfigSection):
 class DataSource(ConfigSection):
     """Prompts with their rubrics: those of a file, or stored ones."""
 
-    path: Path | None = None
+    path: InputPath | None = None
     format: str | None = None
     store: tuple[str, ...] = ()
 
@@ -202,7 +220,7 @@ class DataConfig(DataSource):
 class DemonstrationsConfig(ConfigSection):
     """Demonstrations that the policy learns before the run (`trainer.loop.warm_up`)."""
 
-    path: Path | None = None
+    path: InputPath | None = None
     steps: int = Field(default=16, ge=1)
     lr: float = Field(default=1e-4, gt=0.0)
 
@@ -212,37 +230,6 @@ class PromptsConfig(ConfigSection):
 
     weights: dict[str, Annotated[float, Field(gt=0.0, le=1e100)]] = Field(default={})
     max_resamples: int = Field(default=0, ge=0)
-
-
-Source = TypeVar("Source", bound=DataSource)
-
-
-def resolved(source: Source, folder: Path) -> Source:
-    """Return a source of prompts with paths relative to the working folder."""
-    changes: dict[str, Any] = {"path": folder / source.path} if source.path is not None else {}
-    if isinstance(source, DataConfig):
-        changes["domains"] = {name: resolved(domain, folder) for name, domain in source.domains.items()}
-    return source.model_copy(update=changes)
-
-
-def path_problems(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessage]:
-    """Yield the files of data that do not exist, and an ``out`` with the configuration itself in it."""
-    if isinstance(out := data.get("out"), str) and folder.resolve().is_relative_to((folder / out).resolve()):
-        yield FieldMessage(("out",), f"{out!r} holds the configuration itself; name a folder of the run", "own_folder")
-    tables: list[tuple[tuple[str, ...], Any]] = [
-        ((name,), data.get(name)) for name in ("data", "eval", "demonstrations")
-    ]
-    if isinstance(evaluation := data.get("eval"), dict):
-        tables.append((("eval", "other"), evaluation.get("other")))
-    domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None
-    if isinstance(domains, dict):
-        tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]
-    if str(algorithm := data.get("algorithm")).endswith(".py") and not (folder / str(algorithm)).is_file():
-        yield FieldMessage(("algorithm",), f"no such file: {folder / str(algorithm)}", "missing_file")
-    for path, table in tables:
-        name = table.get("path") if isinstance(table, dict) else None
-        if isinstance(name, str) and not (folder / name).is_file():
-            yield FieldMessage((*path, "path"), f"no such file: {folder / name}", "missing_file")
 
 
 CHECKS = "checks"
@@ -383,7 +370,7 @@ JudgeSetting = Annotated[
 class OtherPromptsConfig(ConfigSection):
     """Prompts of another collection: does the policy search there as well?"""
 
-    path: Path
+    path: InputPath
     collection: str
 
 
@@ -467,7 +454,7 @@ class TrainConfig(ConfigSection):
     seed: int = 0
     algorithm: str = "dapo"
     overlong: Literal["keep", "mask", "mask_loss", "zero", "soft"] = "keep"
-    out: Path | None = None
+    out: OutputFolder | None = None
     checkpoint_every: int = Field(default=50, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
     max_unscored: float = Field(default=0.25, ge=0.0, le=1.0)
@@ -487,11 +474,11 @@ class TrainConfig(ConfigSection):
 
     @field_validator("algorithm")
     @classmethod
-    def _known(cls, name: str) -> str:
+    def _known(cls, name: str, info: ValidationInfo) -> str:
         known = [*PRESETS, SUPERVISED]
         if name not in known and not name.endswith(".py"):
             raise ValueError(f"unknown algorithm {name!r}; expected {', '.join(known)}, or a Python file (*.py)")
-        return name
+        return name if name in known else str(_resolved(Path(name), info, "file"))
 
     @model_validator(mode="before")
     @classmethod
@@ -539,7 +526,7 @@ class RunConfig(TrainConfig):
 
     data: DataConfig
     judge: JudgeSetting
-    out: Path
+    out: OutputFolder
     scored_by: Literal["celery", "in_process"] = "celery"
     score_timeout_s: float = Field(default=1800.0, gt=0.0)
     trackers: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
@@ -584,24 +571,14 @@ def load_config(path: Path, *, changes: Mapping[str, Any] | None = None) -> RunC
 
     ``policy.model`` is an absolute path where there is such a folder: it names the policy wherever the file is read.
     """
-    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, path_problems, changes)
+    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, changes)
     from workers.engines.local.models import default_dtype  # seconds, which an error above need not take
 
-    folder = path.parent
-    values: dict[str, Any] = {"out": folder / config.out, "data": resolved(config.data, folder)}
     if config.algorithm.endswith(".py"):
         from trainer.algorithms.custom import algorithm_of
 
-        values["algorithm"] = str(folder / config.algorithm)
-        algorithm_of(values["algorithm"], config.optim)
-    if config.eval is not None:
-        values["eval"] = resolved(config.eval, folder)
-        if (other := config.eval.other) is not None:
-            moved = other.model_copy(update={"path": folder / other.path})
-            values["eval"] = values["eval"].model_copy(update={"other": moved})
-    if (shown := config.demonstrations) is not None and shown.path is not None:
-        values["demonstrations"] = shown.model_copy(update={"path": folder / shown.path})
+        algorithm_of(config.algorithm, config.optim)
     policy: dict[str, Any] = {"dtype": config.policy.dtype or default_dtype(config.policy.device or "")}
-    if config.policy.model != "embedded" and (model := (folder / config.policy.model).resolve()).is_dir():
+    if config.policy.model != "embedded" and (model := (path.parent / config.policy.model).resolve()).is_dir():
         policy["model"] = str(model)
-    return config.model_copy(update=values | {"policy": config.policy.model_copy(update=policy)})
+    return config.model_copy(update={"policy": config.policy.model_copy(update=policy)})

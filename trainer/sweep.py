@@ -16,7 +16,7 @@ from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.schemas.runs import RunReport
 from trainer.checkpoint import locked
 from trainer.comparing import SweepFailure, SweepTable, compare_variants
-from trainer.config import ConfigSection, RunConfig, load_config, read_toml
+from trainer.config import ConfigSection, PathBeside, RunConfig, load_config, read_toml
 from trainer.run import Progress, Run
 
 MAX_SLUG_CHARS = 60
@@ -29,11 +29,11 @@ class SweepConfig(ConfigSection):
     ``one_at_a_time`` the base and one changed field in each other run. Folders of runs are in ``out``.
     """
 
-    base: Path
+    base: PathBeside
     vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(min_length=1)
     mode: Literal["grid", "one_at_a_time"] = "grid"
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
-    out: Path
+    out: PathBeside
 
     @field_validator("vary", mode="before")
     @classmethod
@@ -103,8 +103,7 @@ def train_sweep(
     others go on.
     """
     progress = progress or Progress()
-    sweep = read_toml(config, SweepConfig, {"out": str(Path("sweeps", config.stem))})  # paths are relative to it
-    sweep = sweep.model_copy(update={"base": config.parent / sweep.base, "out": config.parent / sweep.out})
+    sweep = read_toml(config, SweepConfig, {"out": str(Path("sweeps", config.stem))})
     cells = cells_of(sweep)
     if without := [cell.variant for cell in cells if cell.config.eval is None]:
         hint = "name held-out prompts in the base: training rewards of different settings are not compared"

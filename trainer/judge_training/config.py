@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ from pydantic import Field, field_validator
 
 from rubricsvc.core.base import Text, Title
 from rubricsvc.core.judge import LOCAL, Judge
-from trainer.config import ConfigSection, read_toml
+from trainer.config import ConfigSection, OutputFolder, PathBeside, read_toml
 from workers.engines.local.embedded_model import EMBEDDED
 
 
@@ -61,13 +60,13 @@ class _Data(ConfigSection):
 class _Files(_Data):
     """Files by a path that may hold ``*``. With ``optional``, absent ones are left out, and the passport says so."""
 
-    path: Path
+    path: PathBeside
     optional: bool = False
 
-    @field_validator("path")
+    @field_validator("path", mode="before")
     @classmethod
-    def _named(cls, path: Path) -> Path:
-        if not path.name or "\0" in str(path):
+    def _named(cls, path: object) -> object:
+        if not Path(str(path)).name:
             raise ValueError("must name a file or a pattern of files")
         return path
 
@@ -110,7 +109,7 @@ class JudgeTrainConfig(ConfigSection):
 
     judge: Judge
     data: tuple[DataConfig, ...] = Field(min_length=1)
-    out: Path
+    out: OutputFolder
     seed: int = 0
     steps: int = Field(default=400, ge=1)
     checkpoint_every: int = Field(default=50, ge=1)
@@ -152,7 +151,7 @@ class JudgeTrainConfig(ConfigSection):
 
 
 def load_config(path: Path) -> JudgeTrainConfig:
-    """Return the training that a TOML file describes. Its paths are relative to the file; ``out`` is ``judges/<name>``.
+    """Return the training that a TOML file describes; ``out`` is ``judges/<name>``.
 
     ``judge.model`` is a path where there is such a folder.
     """
@@ -162,10 +161,4 @@ def load_config(path: Path) -> JudgeTrainConfig:
     judge, folder = config.judge, (path.parent / config.judge.model).resolve()
     if judge.model != EMBEDDED and folder.is_dir():
         judge = judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere
-    out = Path(normpath(path.parent / config.out))  # as it is printed: without a/../
-    data = tuple(
-        one.model_copy(update={"path": Path(normpath(path.parent / one.path))}) if isinstance(one, _Files) else one
-        for one in config.data
-    )
-    dtype = config.dtype or default_dtype(config.device)
-    return config.model_copy(update={"judge": judge, "out": out, "data": data, "dtype": dtype})
+    return config.model_copy(update={"judge": judge, "dtype": config.dtype or default_dtype(config.device)})

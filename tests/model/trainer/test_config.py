@@ -113,7 +113,7 @@ def test_load_config_names_wrong_fields(tmp_path: Path) -> None:
         ('path = "rubrics.yaml"', "domains = {a = {}}", ["data"]),
         ("steps = 3", "steps = 3\n[prompts]\nweights = {a = 0}", ["prompts.weights.a"]),
         ("steps = 3", "steps = 3\n[prompts]\nweights = {a = 1e308}", ["prompts.weights.a"]),
-        ('path = "rubrics.yaml"', 'path = "none.yaml"\nmany = 1', ["data.many", "data.path"]),
+        ('path = "rubrics.yaml"', 'path = "none.yaml"\nmany = 1', ["data.path", "data.many"]),
         ('model = "some-model"', "", ["judge"]),
         ('[data]\npath = "rubrics.yaml"', "", ["data"]),
         ("steps = 3", "steps = -1\ncolour = 1", ["steps", "colour"]),
