@@ -42,6 +42,7 @@ from trainer.algorithms import SUPERVISED
 from trainer.algorithms.advantages import GroupRewards, best_rows, counted_rewards, group_statistics
 from trainer.algorithms.custom import Algorithm, algorithm_of
 from trainer.algorithms.losses import TokenBatch, Totals, kl_estimate, likelihood
+from trainer.algorithms.losses import loss as built_in_loss
 from trainer.config import DemonstrationsConfig, Identity, TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
@@ -480,7 +481,7 @@ class TrainState:
 class Update:
     """What an update of the policy was: its metrics, and for each completion [B] the advantage and the log-probability.
 
-    The log-probability is the sum over tokens under the policy that sampled; NaN without a reward.
+    The log-probability is the sum over tokens under the policy that sampled; NaN where it was not computed.
     """
 
     metrics: Metrics
@@ -492,7 +493,8 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     """Update the policy on one batch of scored completions.
 
     The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet. A penalty
-    in the reward does.
+    in the reward does. Completions whose advantage is 0 move nothing: they are passed through the model only where a
+    penalty or a loss of one's own needs them, or, without a gradient, where the distance to the start is due.
 
     ``rewards`` are those of the rollouts, NaN where there is none; ``step`` counts from 0.
     """
@@ -505,39 +507,58 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     learned_N, tokens_B = learned_N.to(state.policy.device), rollouts.mask_BT.sum(-1)
     # those of a prompt together, by length: micro-batches of them have the least padding
     rows_N = learned_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[learned_N].argsort(stable=True)]
-    micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
     limit = config.environment.max_tokens if config.environment is not None else config.sampling.max_new_tokens
     totals = Totals(int(rollouts.lengths[rows_N].sum()), len(rows_N), limit)
     lr = state.optimizer.learning_rate(step)
     due = optim.kl_beta > 0 or (optim.kl_every > 0 and (step + 1) % optim.kl_every == 0)
     reference = None if supervised or not due else state.reference
-    parts = [rollouts.select(rows) for rows in micro_batches]
-    ref_logp = [reference.logprobs(part, temperature)[0] for part in parts] if reference is not None else []
+
+    def advantages() -> Tensor:
+        return state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+
+    advantages_B, idle_N = advantages(), rows_N[:0]
+    if not supervised and not optim.kl_beta and state.algorithm.loss is built_in_loss:
+        moves_N = advantages_B[rows_N] != 0
+        rows_N, idle_N = rows_N[moves_N], rows_N[~moves_N]
+    micro_batches = [
+        (rows, rollouts.select(rows), moves)
+        for some_N, moves in ((rows_N, True), (idle_N, False))
+        for rows in (torch.split(some_N, optim.micro_batch or len(some_N)) if len(some_N) else ())
+        if moves or reference is not None
+    ]
+    with torch.no_grad():
+        ref_logp = [reference.logprobs(part, temperature)[0] for _, part, _ in micro_batches] if reference else []
     if optim.kl_beta and optim.kl_in == "reward" and ref_logp:
         kl_B = torch.zeros(len(tokens_B), dtype=rewards.rewards_GM.dtype)
-        for rows, part, ref_BT in zip(micro_batches, parts, ref_logp, strict=True):
+        for (rows, part, _), ref_BT in zip(micro_batches, ref_logp, strict=True):
             with torch.no_grad():
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
             kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
         rewards = replace(rewards, rewards_GM=rewards.rewards_GM - optim.kl_beta * kl_B.view_as(rewards.rewards_GM))
-    advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+        advantages_B = advantages()
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     sums: dict[str, float] = defaultdict(float)
     gaps: list[Tensor] = []
     for epoch in range(optim.updates_per_batch):
-        for index, (rows, part) in enumerate(zip(micro_batches, parts, strict=True)):
+        for index, (rows, part, moves) in enumerate(micro_batches):
+            if epoch and not moves:
+                continue
             ref = ref_logp[index] if ref_logp else None
-            logp_BT, entropy_BT = state.policy.logprobs(part, temperature)
+            with torch.set_grad_enabled(moves):
+                logp_BT, entropy_BT = state.policy.logprobs(part, temperature)
             if epoch == 0:
                 old_logp.append(logp_BT.detach())
                 logprob_sums_B[rows] = old_logp[index].float().sum(-1)
                 sums["entropy"] += float(entropy_BT.sum())
+                sums["computed"] += int(part.written_BT.sum())
                 if part.sampled_logp_BT is not None:
                     gaps.append((old_logp[index] - part.sampled_logp_BT)[part.written_BT])
                 if ref is not None:
                     kl_BT = kl_estimate(old_logp[index], ref)
                     sums["kl_start"] += float(torch.where(part.written_BT, kl_BT, 0.0).sum())
+            if not moves:
+                continue
             if supervised:
                 loss = likelihood(logp_BT, part.written_BT, totals)
             else:

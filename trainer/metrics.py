@@ -145,17 +145,18 @@ def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metr
 def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig, gaps: Sequence[Tensor] = ()) -> Metrics:
     """Return means over the batch's updates; ``entropy``, ``clip_ratio`` and both ``kl`` are means over tokens.
 
+    ``entropy`` and ``kl/start`` are over the tokens that were computed, which may be none (`trainer.loop.update`).
     ``gaps`` are the policy's log-probabilities of the tokens less those of the server that sampled them, if one did.
     """
     updates, positions = optim.updates_per_batch, max(1, tokens)
     metrics = {
         "loss": sums["loss"] / updates,
-        "entropy": sums["entropy"] / positions,
+        "entropy": sums["entropy"] / sums["computed"] if sums["computed"] else math.nan,
         "clip_ratio": sums["clipped"] / positions / updates,
         "grad_norm": sums["grad_norm"] / updates,
     }
     if "kl_start" in sums:
-        metrics["kl/start"] = sums["kl_start"] / positions
+        metrics["kl/start"] = sums["kl_start"] / max(1, sums["computed"])
     metrics |= {"kl": sums["kl"] / positions / updates} if optim.kl_beta and optim.kl_in == "loss" else {}
     if not gaps:
         return metrics

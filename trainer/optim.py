@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from trainer.judge_training.config import JudgeOptimConfig
 
 
+LOWER_LR = "lower optim.lr in a new run that starts from the last checkpoint (policy.model)"
+
+
 class NonFiniteError(InvalidError):
-    """A loss or gradient that is NaN or infinite."""
+    """A policy, loss or gradient that is NaN or infinite."""
 
 
 class MasterAdamW:
@@ -56,10 +59,7 @@ class MasterAdamW:
         norm = float(nn.utils.get_total_norm(grads)) if grads else 0.0
         if not math.isfinite(norm):
             self._adam.zero_grad()
-            raise NonFiniteError(
-                f"the gradient's norm is {norm}",
-                hint="lower optim.lr in a new run that starts from the last checkpoint (policy.model)",
-            )
+            raise NonFiniteError(f"the gradient's norm is {norm}", hint=LOWER_LR)
         self.updates += 1
         if not grads:
             return norm

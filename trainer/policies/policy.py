@@ -39,6 +39,7 @@ from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.episodes import Acting, Answers, RunningEpisode, begin
 from trainer.environments.tool_calls import Tool, with_tools
+from trainer.optim import LOWER_LR, NonFiniteError
 from trainer.policies.rollouts import NO_OPTIONS, Rollouts, Transcript, rollouts_of
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, open_pretrained
@@ -510,6 +511,8 @@ class Decoding:
             mask_B = mask_B & ~torch.isin(token_B, ends)
             if not mask_B.any():
                 break
+        if self.logits_BV.isnan().any():
+            raise NonFiniteError("the policy computes NaN", hint=LOWER_LR)
         nucleus_BNK = torch.stack(nuclei, dim=1) if nuclei else None
         return Sampled(torch.stack(tokens, dim=-1), torch.stack(masks, dim=-1), mask_B, nucleus_BNK)
 

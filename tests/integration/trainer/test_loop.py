@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.alarms import monitor_alarms
 from trainer.algorithms.advantages import GroupRewards
+from trainer.algorithms.custom import Algorithm
+from trainer.algorithms.losses import loss as built_in
 from trainer.data.tasks import Task, tasks_of_step
 from trainer.loop import TrainState, train, update
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
+from trainer.policies.rollouts import Rollouts
 from trainer.recording import Metrics
 from trainer.recording import read as read_metrics
 from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
@@ -135,6 +139,36 @@ def test_update_ignores_unscored_completions() -> None:
     garbled[rewards.flatten().isnan()] = 5
     update(state, replace(rollouts, ids_BT=garbled), GroupRewards(rewards), 0)
     assert all(torch.equal(a, b) for a, b in zip(weights(policy), weights(other), strict=True))
+
+
+def test_update_computes_no_completion_without_an_advantage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are those of an update that computes all; the distance to the start is over all where it is due."""
+    logprobs, computed = Policy.logprobs, list[int]()
+
+    def counted(policy: Policy, rollouts: Rollouts, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+        computed.append(len(rollouts.texts) * torch.is_grad_enabled())
+        return logprobs(policy, rollouts, temperature)
+
+    monkeypatch.setattr(Policy, "logprobs", counted)
+    rewards = torch.tensor([[0.0, 0.5, 1.0, torch.nan], [0.3, 0.3, 0.3, 0.3]], dtype=torch.float64)
+    ends, results = [], []
+    for kl_every, whole in ((0, True), (0, False), (1, True), (1, False)):
+        config = tiny_config(steps=1, optim={"lr": 1e-2, "kl_every": kl_every})
+        policy, start = tiny_policy(dtype=torch.float64), tiny_policy(seed=1, dtype=torch.float64)
+        start.model.requires_grad_(False)
+        loss = partial(built_in) if whole else built_in  # a loss of one's own may learn from all
+        state = TrainState(
+            policy, start, MasterAdamW(policy.model, config.optim), config, 0.0, None, Algorithm(loss=loss)
+        )
+        rollouts = loop.sample_tasks(policy, tasks_of_step(TASKS, 0, config), config, 0)
+        computed.clear()
+        updated = update(state, rollouts, GroupRewards(rewards), 0)
+        ends.append(weights(policy))
+        results.append((sum(computed), updated.logprob_sums_B.isnan().sum(), updated.metrics.get("kl/start")))
+    for ended in ends[1:]:
+        torch.testing.assert_close(ended, ends[0], rtol=1e-6, atol=1e-8)
+    assert [(count, int(unknown)) for count, unknown, _ in results] == [(7, 1), (2, 6), (7, 1), (2, 1)]
+    assert results[2][2] == pytest.approx(results[3][2]) and results[2][2] > 0
 
 
 class PartlyFailingRewards(RewardSource):
