@@ -57,9 +57,9 @@ def metered() -> Iterator[Meter]:
     """Measure the sampling in a block."""
     meter, wait, forward = Meter(), episode_sampling._wait, Policy.forward
 
-    def timed_wait(turns: Sequence[Any]) -> list[Any]:
+    def timed_wait(messages: Sequence[Any], *, until_any: bool) -> list[Any]:
         start = time.perf_counter()
-        over = wait(turns)
+        over = wait(messages, until_any=until_any)
         meter.waited_s += time.perf_counter() - start
         return over
 

@@ -17,8 +17,8 @@ import torch
 from aiohttp import web
 
 from trainer.config import SamplingConfig
-from trainer.policies.policy import Policy
-from trainer.policies.rollouts import Rollouts
+from trainer.policies.policy import Policy, sample_completions
+from trainer.policies.rollouts import Transcript, rollouts_of
 
 
 class PolicyServer:
@@ -102,13 +102,9 @@ class PolicyServer:
             max_new_tokens=body["max_tokens"], temperature=body["temperature"], top_p=body["top_p"]
         )
         prompt = torch.tensor([body["prompt"]])
-        mask, place = torch.ones_like(prompt, dtype=torch.bool), torch.tensor([0])
-        generator = torch.Generator().manual_seed(body.get("seed", 0))
+        asked = prompt, torch.ones_like(prompt, dtype=torch.bool), torch.tensor([0])
         with torch.no_grad():
-            sampled = self.policy.decoding(prompt, mask, place).sample(sampling, generator)
-            rollouts = Rollouts(
-                prompt, mask, place, sampled.ids_BN, sampled.mask_BN, sampled.unfinished_B, ("",), sampled.nucleus_BNK
-            )
-            (row, *_), _ = self.policy.logprobs(rollouts, sampling.temperature)
-        logprobs: list[float] = row.tolist() if self.processed else [-1.0] * len(sampled.rows[0])
-        return sampled.rows[0], logprobs
+            sample_completions(self.policy, asked, [one := Transcript()], sampling, body.get("seed", 0))
+            (row, *_), _ = self.policy.logprobs(rollouts_of(self.policy, asked, [one]), sampling.temperature)
+        logprobs: list[float] = row.tolist() if self.processed else [-1.0] * len(one.ids)
+        return one.ids, logprobs

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -37,7 +36,8 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
-from trainer.environments.episodes import Acting, Answers, RunningEpisode, begin
+from trainer.data.tasks import stream_seed
+from trainer.environments.episodes import Acting, Answers, begin
 from trainer.environments.tool_calls import Tool, with_tools
 from trainer.optim import LOWER_LR, NonFiniteError
 from trainer.policies.rollouts import NO_OPTIONS, Rollouts, Transcript, rollouts_of
@@ -45,78 +45,101 @@ from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, open_pretrained
 
 GRACE_S = 0.5
-"""Seconds that all wait for the tools of a turn. The random numbers of an episode depend on who is in the batch."""
+"""Seconds that all wait for the tools of a message: rounding, and with it what is sampled, depends on the batch."""
+REFILL = 4
+"""One in so many messages of a batch has to end before others take their places: each change copies the cache."""
 
 
-def sample_episodes(
+def sample_completions(
     policy: Policy,
     prompts: tuple[Tensor, Tensor, Tensor],
-    episodes: Sequence[RunningEpisode],
+    transcripts: Sequence[Transcript],
     sampling: SamplingConfig,
-    generator: torch.Generator,
-) -> Rollouts:
-    """Sample the completions [B] of a policy that acts in an environment, each with its episode.
+    seed: int,
+) -> None:
+    """Sample the completions [B] of a policy, in an environment with their episodes.
 
     ``prompts`` are token ids [Q, P], their mask, and the prompt of each completion. ``max_new_tokens`` limits a turn.
+    A sequence that has ended leaves the batch; one whose tools have answered goes on in it.
     """
-    transcripts = [Transcript(episode) for episode in episodes]
-    decoding, live = policy.decoding(*prompts), list(zip(transcripts, episodes, strict=True))
-    waiting: list[_Turn] = []
-    while live:
-        sampled = decoding.sample(sampling, generator)
-        rows, unfinished = sampled.rows, sampled.unfinished_B.tolist()
-        for place, ((one, episode), text) in enumerate(zip(live, policy.texts(rows), strict=True)):
-            one.add(
-                rows[place], None if sampled.nucleus_BNK is None else sampled.nucleus_BNK[place, : len(rows[place])]
-            )
-            one.truncated = unfinished[place]
-            waiting.append(_Turn(one, episode, episode.start(text), decoding, place))
-        continued: list[tuple[_Turn, list[int]]] = []
-        while waiting and not continued:
-            answered = _wait(waiting)
-            waiting = [turn for turn in waiting if turn not in answered]
-            for turn in answered:
-                messages = turn.episode.finish(turn.answers)
-                if ids := turn.one.answered(policy, messages, sampling.max_new_tokens):
-                    continued.append((turn, ids))
-        live = [(turn.one, turn.episode) for turn, _ in continued]
+    decoding = policy.decoding(*prompts)
+
+    def message(row: int, decoding: Decoding, place: int) -> _Message:
+        one = transcripts[row]
+        turn = one.episode.turns if one.episode is not None else 0
+        generator = torch.Generator().manual_seed(stream_seed(stream_seed(seed, "completion", row), "turn", turn))
+        uniform_N = torch.rand(sampling.max_new_tokens, generator=generator, dtype=torch.float64).to(policy.device)
+        return _Message(one, row, uniform_N, decoding, place)
+
+    live, waiting = [message(row, decoding, row) for row in range(len(transcripts))], list[_Message]()
+    while live or waiting:
         if live:
-            decoding = Decoding.of([(turn.decoding, turn.place) for turn, _ in continued])
-            decoding.append([ids for _, ids in continued], fresh=[one.fresh for one, _ in live])
-        if waiting:  # the sequences that have gone on or ended need not be kept for those
-            left = Decoding.of([(turn.decoding, turn.place) for turn in waiting])
-            for place, turn in enumerate(waiting):
-                turn.decoding, turn.place = left, place
-    return rollouts_of(policy, prompts, transcripts)
+            decoding.sample(live, sampling)
+        ended = [one for one in live if one.is_over]
+        live = [one for one in live if not one.is_over]
+        for one in ended:
+            one.transcript.add(one.ids, torch.cat(one.nuclei) if one.nuclei else None)
+            one.transcript.truncated = one.ids[-1] not in policy.end_ids
+        acting = [one for one in ended if one.transcript.episode is not None]
+        for one, text in zip(acting, policy.texts([one.ids for one in acting]) if acting else (), strict=True):
+            one.answers, one.start = one.transcript.act(text), time.monotonic()
+        answered = _wait([*waiting, *acting], until_any=not live)
+        waiting = [one for one in (*waiting, *acting) if one not in answered]
+        read = [(one, one.transcript.answered(policy, one.answers, sampling.max_new_tokens)) for one in answered]
+        continued = [(one, ids) for one, ids in read if ids]
+        if late := [one for one in waiting if one in acting]:  # what has gone on or ended need not be kept for those
+            moved = Decoding.of([(one.decoding, one.place) for one in late])
+            for place, one in enumerate(late):
+                one.decoding, one.place = moved, place
+        if continued:
+            longer = Decoding.of([(one.decoding, one.place) for one, _ in continued])
+            longer.append([ids for _, ids in continued], fresh=[one.transcript.fresh for one, _ in continued])
+            live += [message(one.row, longer, place) for place, (one, _) in enumerate(continued)]
+        if live:
+            decoding = Decoding.of([(one.decoding, one.place) for one in live])
+            for place, one in enumerate(live):
+                one.decoding, one.place = decoding, place
 
 
 @dataclass(eq=False)
-class _Turn:
-    """A message of the policy whose calls are being answered, and its sequence: a place in a batch."""
+class _Message:
+    """A message of the completion ``row``: a sequence in a batch, with a random number [N] for each of its tokens.
 
-    one: Transcript
-    episode: RunningEpisode
-    answers: Future[Answers]
+    ``answers`` are those of its calls, which began to be answered at ``start``.
+    """
+
+    transcript: Transcript
+    row: int
+    uniform_N: Tensor
     decoding: Decoding
     place: int
-    start: float = field(default_factory=time.monotonic)
+    ids: list[int] = field(default_factory=list)
+    nuclei: list[Tensor] = field(default_factory=list)
+    is_over: bool = False
+    answers: Future[Answers] = field(default_factory=Future)
+    start: float = 0.0
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that its tools may take."""
+        return self.transcript.episode.limits.tool_timeout_s if self.transcript.episode is not None else 0.0
 
 
-def _wait(turns: Sequence[_Turn]) -> list[_Turn]:
-    """Return the turns whose tools have answered, or taken too long.
+def _wait(messages: Sequence[_Message], *, until_any: bool) -> list[_Message]:
+    """Return the messages whose tools have answered, or taken too long.
 
-    Wait a moment for the tools of new turns; then, where there are none, until those of any turn have.
+    Wait a moment for the tools of new messages; then, if ``until_any``, until those of any message have.
     """
     now = time.monotonic()
-    new = [turn for turn in turns if turn.start + GRACE_S > now]
+    new = [one for one in messages if one.start + GRACE_S > now]
     if new:
-        wait([turn.answers for turn in new], min(GRACE_S, *(turn.episode.limits.tool_timeout_s for turn in new)))
-    deadlines = [turn.start + turn.episode.limits.tool_timeout_s for turn in turns]
-    left = min(deadlines) - time.monotonic()
-    if left > 0 and not any(turn.answers.done() for turn in turns):
-        wait([turn.answers for turn in turns], left, FIRST_COMPLETED)
+        wait([one.answers for one in new], min(GRACE_S, *(one.timeout_s for one in new)))
+    deadlines = [one.start + one.timeout_s for one in messages]
+    left = min(deadlines, default=0.0) - time.monotonic()
+    if until_any and left > 0 and not any(one.answers.done() for one in messages):
+        wait([one.answers for one in messages], left, FIRST_COMPLETED)
     now = time.monotonic()
-    return [turn for turn, end in zip(turns, deadlines, strict=True) if turn.answers.done() or now >= end]
+    return [one for one, end in zip(messages, deadlines, strict=True) if one.answers.done() or now >= end]
 
 
 class Policy:
@@ -216,30 +239,16 @@ class Policy:
 
         In an environment ``max_new_tokens`` limits each turn; where tools are slow, the same seed may give others.
         """
-        generator = torch.Generator(self.device).manual_seed(seed)
         ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
         acting, asked = self.acting, (ids_QP, mask_QP, prompt_of_B)
-        episodes = (
-            [begin(acting.environment, prompts[place], acting.limits) for place in prompt_of_B.tolist()]
-            if acting
-            else []
-        )
-        if self.server is not None:
-            return self.server.sample(self, asked, episodes, sampling, seed)
-        if episodes:
-            return sample_episodes(self, asked, episodes, sampling, generator)
-        sampled = self.decoding(ids_QP, mask_QP, prompt_of_B).sample(sampling, generator)
-        return Rollouts(
-            prompt_ids_QP=ids_QP,
-            prompt_mask_QP=mask_QP,
-            prompt_of_B=prompt_of_B,
-            ids_BT=sampled.ids_BN,
-            mask_BT=sampled.mask_BN,
-            truncated_B=sampled.unfinished_B,
-            texts=self.texts(sampled.rows),
-            nucleus_BTK=sampled.nucleus_BNK,
-        )
+        transcripts = [
+            Transcript(begin(acting.environment, prompts[place], acting.limits) if acting else None)
+            for place in prompt_of_B.tolist()
+        ]
+        sample = sample_completions if self.server is None else self.server.sample
+        sample(self, asked, transcripts, sampling, seed)
+        return rollouts_of(self, asked, transcripts)
 
     def decoding(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> Decoding:
         """Process each prompt once, and return the completions that begin after them."""
@@ -456,32 +465,20 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
             self._buffers = grown[0], grown[1]
         keys, values = self._buffers
         keys[..., before:length, :], values[..., before:length, :] = key_BKTD, value_BKTD
-        views = keys[..., :length, :], values[..., :length, :]
-        self.keys, self.values = self._views = views
-        return views
+        return self.hold(keys, values, length)
 
-
-@dataclass(frozen=True)
-class Sampled:
-    """Sampled tokens [B, N], padded on the right, their mask, and their nuclei where tokens were left out."""
-
-    ids_BN: Tensor
-    mask_BN: Tensor
-    unfinished_B: Tensor
-    nucleus_BNK: Tensor | None
-
-    @property
-    def rows(self) -> list[list[int]]:
-        """The tokens of each sequence, without padding."""
-        return [ids[mask].tolist() for ids, mask in zip(self.ids_BN, self.mask_BN, strict=True)]
+    def hold(self, keys_BKRD: Tensor, values_BKRD: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Hold the first tokens of buffers, and return them [B, K, L, D]."""
+        self._buffers = keys_BKRD, values_BKRD
+        self.keys, self.values = self._views = keys_BKRD[..., :length, :], values_BKRD[..., :length, :]
+        return self._views
 
 
 @dataclass(eq=False)
 class Decoding:
     """Keys and values of a batch, and the logits of its next tokens [B, V]. The mask is True at a token.
 
-    ``prompt_B`` are the numbers of tokens of prompts; ``pending`` are sampled tokens [B, 1] whose keys and values are
-    not computed yet.
+    ``prompt_B`` are the numbers of tokens of prompts.
     """
 
     policy: Policy
@@ -489,67 +486,76 @@ class Decoding:
     mask_BC: Tensor
     logits_BV: Tensor
     prompt_B: Tensor
-    pending: Tensor | None = None
 
-    def sample(self, sampling: SamplingConfig, generator: torch.Generator) -> Sampled:
-        """Sample tokens until every sequence ends or has ``max_new_tokens`` of them."""
-        ends, mask_B = self.policy.end_ids, torch.ones_like(self.mask_BC[:, 0])
+    @property
+    def grows(self) -> bool:
+        """Whether all layers hold every token, so that tokens may be left out of them."""
+        return all(type(layer) is GrowingLayer for layer in self.cache.layers)
+
+    def sample(self, messages: Sequence[_Message], sampling: SamplingConfig) -> None:
+        """Sample tokens of messages [B], until some of them end or have ``max_new_tokens``."""
+        ends, over_B = self.policy.end_ids, torch.zeros_like(self.mask_BC[:, 0])
+        uniform_BN = torch.stack([one.uniform_N for one in messages])
+        length_B = torch.tensor([len(one.ids) for one in messages], device=over_B.device)
+        enough = math.ceil(len(messages) / REFILL) if self.grows else len(messages)
         tokens: list[Tensor] = []
         masks: list[Tensor] = []
         nuclei: list[Tensor] = []
-        for _ in range(sampling.max_new_tokens):
-            if self.pending is not None:
-                logits_B1V = self.policy.forward(self.pending, self.mask_BC, self.cache, keep=1)
-                self.logits_BV = logits_B1V.squeeze(1)
-            token_B, nucleus_BK = sample_tokens(self.logits_BV, sampling.temperature, sampling.top_p, generator)
-            tokens.append(torch.where(mask_B, token_B, ends[0]))
-            masks.append(mask_B)
+        over = 0
+        while over < enough:
+            uniform_B1 = uniform_BN.gather(-1, length_B.clamp(max=sampling.max_new_tokens - 1).unsqueeze(-1))
+            token_B, nucleus_BK = sample_tokens(self.logits_BV, sampling.temperature, sampling.top_p, uniform_B1)
+            tokens.append(torch.where(over_B, ends[0], token_B))
+            masks.append(~over_B)
             if nucleus_BK is not None:
                 nuclei.append(nucleus_BK)
-            self.pending = tokens[-1].unsqueeze(-1)
-            self.mask_BC = torch.cat([self.mask_BC, mask_B.unsqueeze(-1)], dim=-1)
-            mask_B = mask_B & ~torch.isin(token_B, ends)
-            if not mask_B.any():
+            length_B = length_B + masks[-1]
+            over_B = over_B | torch.isin(token_B, ends) | (length_B == sampling.max_new_tokens)
+            over = int(over_B.sum())
+            if over == len(messages) and messages[0].transcript.episode is None:
                 break
+            self.mask_BC = torch.cat([self.mask_BC, masks[-1].unsqueeze(-1)], dim=-1)
+            logits_B1V = self.policy.forward(tokens[-1].unsqueeze(-1), self.mask_BC, self.cache, keep=1)
+            self.logits_BV = logits_B1V.squeeze(1)
         if self.logits_BV.isnan().any():
             raise NonFiniteError("the policy computes NaN", hint=LOWER_LR)
+        ids_BN, counts = torch.stack(tokens, dim=-1).tolist(), torch.stack(masks).sum(0).tolist()
         nucleus_BNK = torch.stack(nuclei, dim=1) if nuclei else None
-        return Sampled(torch.stack(tokens, dim=-1), torch.stack(masks, dim=-1), mask_B, nucleus_BNK)
+        for place, (one, is_over) in enumerate(zip(messages, over_B.tolist(), strict=True)):
+            one.ids, one.is_over = one.ids + ids_BN[place][: counts[place]], is_over
+            one.nuclei += [] if nucleus_BNK is None else [nucleus_BNK[place, : counts[place]]]
 
     @staticmethod
     def of(rows: Sequence[tuple[Decoding, int]]) -> Decoding:
-        """Return a batch of sequences of other batches, each named by its place there.
-
-        All of these have just been sampled from.
-        """
-        parts: list[Decoding] = []
-        for batch, group in groupby(rows, lambda row: row[0]):
-            chosen = torch.tensor([place for _, place in group], device=batch.mask_BC.device)
-            cache = copy.copy(batch.cache)
-            cache.layers = [copy.copy(layer) for layer in cache.layers]
-            cache.batch_select_indices(chosen)
-            pending = None if batch.pending is None else batch.pending[chosen]
-            tensors = batch.mask_BC[chosen], batch.logits_BV[chosen], batch.prompt_B[chosen], pending
-            parts.append(Decoding(batch.policy, cache, *tensors))
-        first, *others = parts
-        width = max(part.mask_BC.shape[1] for part in parts)
-        caches = [part.cache for part in parts]
-        for number, layer in enumerate(first.cache.layers if others else ()):
-            layers = [cache.layers[number] for cache in caches]
-            length = max(one.keys.shape[-2] for one in layers)
-            rooms = [
-                (0, 0, length - one.keys.shape[-2], 0) for one in layers
-            ]  # at the beginning: the mask leaves it out
-            layer.keys = torch.cat([pad(one.keys, room) for one, room in zip(layers, rooms, strict=True)])
-            layer.values = torch.cat([pad(one.values, room) for one, room in zip(layers, rooms, strict=True)])
-        mask_BC = torch.cat([pad(part.mask_BC, (width - part.mask_BC.shape[1], 0)) for part in parts])
+        """Return a batch of sequences of other batches, each named by its place there, without what they do not see."""
+        widest = max((batch for batch, _ in rows), key=lambda batch: batch.mask_BC.shape[1])
+        seen = [batch.mask_BC[place] for batch, place in rows]
+        chosen = [one.nonzero().flatten() for one in seen] if widest.grows else None
+        cache = copy.copy(widest.cache)
+        cache.layers = [copy.copy(layer) for layer in cache.layers]
+        for number, layer in enumerate(cache.layers):
+            buffers = []
+            for name in ("keys", "values"):
+                states = [getattr(batch.cache.layers[number], name)[place] for batch, place in rows]
+                if chosen is not None:
+                    states = [one.index_select(1, at) for one, at in zip(states, chosen, strict=True)]
+                heads, _, size = states[0].shape
+                length = max(one.shape[1] for one in states)
+                buffer = states[0].new_zeros((len(rows), heads, length + ROOM, size))
+                for row, one in zip(buffer, states, strict=True):  # at the beginning the mask leaves out what is 0
+                    row[:, length - one.shape[1] : length] = one
+                buffers.append(buffer)
+            if isinstance(layer, GrowingLayer):
+                layer.hold(buffers[0], buffers[1], length)
+            else:
+                layer.keys, layer.values = (one[..., :length, :] for one in buffers)
+        masks = [one[one] for one in seen] if chosen is not None else seen
         return Decoding(
-            first.policy,
-            first.cache,
-            mask_BC,
-            logits_BV=torch.cat([part.logits_BV for part in parts]),
-            prompt_B=torch.cat([part.prompt_B for part in parts]),
-            pending=torch.cat([part.pending for part in parts if part.pending is not None]),
+            widest.policy,
+            cache,
+            pad_sequence(masks, batch_first=True, padding_side="left"),
+            torch.stack([batch.logits_BV[place] for batch, place in rows]),
+            torch.stack([batch.prompt_B[place] for batch, place in rows]),
         )
 
     def append(self, rows: Sequence[Sequence[int]], fresh: Sequence[bool]) -> None:
@@ -563,9 +569,6 @@ class Decoding:
         ids_BN = pad_sequence(ids, batch_first=True, padding_side="left")
         mask_BN = pad_sequence(masks, batch_first=True, padding_side="left")
         self.mask_BC = torch.cat([self.mask_BC, mask_BN], dim=-1)
-        if self.pending is not None:
-            ids_BN = torch.cat([self.pending, ids_BN], dim=-1)
-        self.pending = None
         self.logits_BV = self.policy.forward(ids_BN, self.mask_BC, self.cache, keep=1).squeeze(1)
 
 
@@ -574,26 +577,25 @@ CHUNK = 2**23
 
 
 def sample_tokens(
-    logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator
+    logits_BV: Tensor, temperature: float, top_p: float, uniform_B1: Tensor
 ) -> tuple[Tensor, Tensor | None]:
     """Sample one token for each row, by inverting the cumulative distribution.
 
-    The nucleus of ``top_p`` is the smallest set of most probable tokens whose mass reaches it (arXiv 1904.09751). One
-    random number a row is drawn from ``generator``.
+    The nucleus of ``top_p`` is the smallest set of most probable tokens whose mass reaches it (arXiv 1904.09751).
+    ``uniform_B1`` are random numbers in [0, 1).
 
     Returns:
         Token ids [B], and the nucleus of each row [B, K] as packed bits (uint8), the lowest bit first; None where
         ``top_p`` is 1.
     """
     probs_BV = (logits_BV.float() / temperature).softmax(-1)
-    order_BV, shape, device = None, (len(probs_BV), 1), probs_BV.device
+    order_BV, device = None, probs_BV.device
     if top_p < 1.0:
         probs_BV, order_BV = probs_BV.sort(-1, descending=True)
     cdf_BV = probs_BV.cumsum(-1).double()
-    last_B1 = torch.full(shape, cdf_BV.shape[-1] - 1, device=device)
+    last_B1 = torch.full_like(uniform_B1, cdf_BV.shape[-1] - 1, dtype=torch.long)
     if order_BV is not None:
         last_B1 = torch.minimum((cdf_BV < top_p).sum(-1, keepdim=True), last_B1)
-    uniform_B1 = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
     # right=True: a token of probability 0 has no width in the cumulative distribution, and is never sampled
     place_B1 = torch.searchsorted(cdf_BV, uniform_B1 * cdf_BV.gather(-1, last_B1), right=True)
     place_B1 = torch.minimum(place_B1, last_B1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, repeat
@@ -16,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from rubricsvc.core.prompt import Completion, Message
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
-from trainer.environments.episodes import RunningEpisode
+from trainer.environments.episodes import Answers, RunningEpisode
 from trainer.environments.tool_calls import call_line, notes_of, took_note
 
 if TYPE_CHECKING:
@@ -156,8 +157,13 @@ class Transcript:
         self.nuclei += [] if nuclei is None else [nuclei]
         self.logprobs += logprobs
 
-    def answered(self, policy: Policy, messages: Sequence[Message], max_new_tokens: int) -> list[int]:
+    def act(self, text: str) -> Future[Answers]:
+        """Have the calls in a message answered, in a thread; without an environment there are none."""
+        return self.episode.start(text) if self.episode is not None else Future()
+
+    def answered(self, policy: Policy, answers: Future[Answers], max_new_tokens: int) -> list[int]:
         """Add what the tools answer, and return its tokens; none where the episode ends."""
+        messages = self.episode.finish(answers) if self.episode is not None else []
         if self.truncated or self.episode is None or self.episode.done or policy.acting is None:
             return []
         noted = policy.acting.limits.notes and took_note(messages)

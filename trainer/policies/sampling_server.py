@@ -29,8 +29,7 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.errors import InvalidError, UnavailableError
 from trainer.config import SamplingConfig
 from trainer.data.tasks import stream_seed
-from trainer.environments.episodes import RunningEpisode
-from trainer.policies.rollouts import Rollouts, Transcript, rollouts_of
+from trainer.policies.rollouts import Transcript
 from workers.engines.base import RequestFailed
 from workers.engines.http.client import HttpClient
 from workers.event_loop import EventLoopThread
@@ -64,21 +63,19 @@ class SamplingServer:
         self,
         policy: Policy,
         prompts: tuple[Tensor, Tensor, Tensor],
-        episodes: Sequence[RunningEpisode],
+        transcripts: Sequence[Transcript],
         sampling: SamplingConfig,
         seed: int,
-    ) -> Rollouts:
-        """Sample the completions of a policy; see `trainer.policies.policy.sample_episodes`.
+    ) -> None:
+        """Sample the completions of a policy; see `trainer.policies.policy.sample_completions`.
 
-        Without an environment there are no ``episodes``. The same seed gives the same completions only where the server
-        rounds alike, which depends on the requests that it has at once.
+        The same seed gives the same completions only where the server rounds alike, which depends on the requests that
+        it has at once.
         """
         ids_QP, mask_QP, prompt_of_B = prompts
         rows = [ids[mask].tolist() for ids, mask in zip(ids_QP, mask_QP, strict=True)]
         asked = [rows[place] for place in prompt_of_B.tolist()]
-        transcripts = [Transcript(one) for one in episodes] or [Transcript() for _ in asked]
         self._run(lambda connection: connection.sample(policy, asked, transcripts, sampling, seed))
-        return rollouts_of(policy, prompts, transcripts)
 
     def _run(self, work: Callable[[_Connection], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine with a connection, in an event loop of its own: notebooks have one in this thread."""
@@ -165,9 +162,9 @@ class _Connection:
             one.truncated = ids[-1] not in ends
             if one.episode is None:
                 return
-            answers = one.episode.start(*policy.texts([ids]))
+            answers = one.act(*policy.texts([ids]))
             await asyncio.wait([asyncio.wrap_future(answers)], timeout=one.episode.limits.tool_timeout_s)
-            if not one.answered(policy, one.episode.finish(answers), settings["max_tokens"]):
+            if not one.answered(policy, answers, settings["max_tokens"]):
                 return
 
     async def _turn(self, ids: Sequence[int], settings: dict[str, Any]) -> tuple[list[int], list[float]]:

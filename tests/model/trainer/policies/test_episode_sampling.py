@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -107,6 +108,42 @@ def test_tokens_of_the_environment_have_no_gradient() -> None:
     assert grad is not None
     moved = grad.abs().sum(-1) > 0
     assert torch.equal(moved, written[:, 1:]) and (rollouts.mask_BT & ~written).sum() > 0
+
+
+class Deciding(Policy):
+    """A policy whose tokens decide whether a message is a call or a report."""
+
+    def texts(self, rows: Sequence[Sequence[int]]) -> tuple[str, ...]:
+        return tuple(CALL if row[0] % 3 else "a report" for row in rows)
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_sequences_leave_the_batch_and_are_sampled_as_if_alone(monkeypatch: pytest.MonkeyPatch, *, acts: bool) -> None:
+    """With any rule of when they leave it, tokens are the same; the batch is smaller, and shorter with episodes."""
+    forward, computed = Policy.forward, list[int]()
+
+    def counted(policy: Policy, ids: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        computed.append(len(ids))
+        return forward(policy, ids, *args, **options)
+
+    monkeypatch.setattr(Policy, "forward", counted)
+    results = []
+    for refill in (1, 4, 100):
+        monkeypatch.setattr(episode_sampling, "REFILL", refill)
+        policy = tiny_policy(dtype=torch.float64, context=1024)
+        policy.__class__ = Deciding
+        policy.acting = Acting(Reversing(), EpisodeLimits(max_turns=4), max_tokens=400) if acts else None
+        computed.clear()
+        rollouts = policy.sample(PROMPTS, 2, SAMPLING.model_copy(update={"max_new_tokens": 40}), seed=3)
+        results.append((sum(computed), len(computed), rollouts))
+    (whole, passes, first), (rows, fewer, _), (least, _, _) = results
+    for _, _, other in results[1:]:
+        assert torch.equal(other.ids_BT, first.ids_BT) and torch.equal(other.mask_BT, first.mask_BT)
+    assert least < rows < whole and (fewer < passes or not acts)
+    assert not acts or max(one.turns for one in first.episodes or ()) > 1
+    policy.acting = None
+    alone = policy.sample(PROMPTS[:1], 1, SAMPLING, seed=3)
+    assert acts or torch.equal(alone.ids_BT, first.ids_BT[:1, : alone.ids_BT.shape[1]])
 
 
 class Waiting(Reversing):

@@ -242,7 +242,7 @@ def test_token_logprobs_over_nucleus_equals_brute_force(monkeypatch: pytest.Monk
             monkeypatch.setattr(policies, "CHUNK", chunk)
             mine, plain = logits(vocabulary=11).requires_grad_(), logits(vocabulary=11).requires_grad_()
             drawn = [
-                policies.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.Generator().manual_seed(t))
+                policies.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.rand(5, 1, dtype=torch.float64))
                 for t in range(3)
             ]
             ids = torch.stack([token for token, _ in drawn], dim=1)
@@ -278,8 +278,8 @@ def test_token_logprobs_reads_bfloat16_in_float32() -> None:
 
 
 def frequencies(row: Tensor, temperature: float, top_p: float, draws: int = 20_000) -> Tensor:
-    generator = torch.Generator().manual_seed(3)
-    sampled, _ = policies.sample_tokens(row.expand(draws, -1), temperature, top_p, generator)
+    uniform = torch.rand(draws, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    sampled, _ = policies.sample_tokens(row.expand(draws, -1), temperature, top_p, uniform)
     return torch.bincount(sampled, minlength=len(row)) / draws
 
 
