@@ -293,7 +293,7 @@ class OptimConfig(ConfigSection):
     )
     correction_max: float = Field(default=2.0, gt=1.0)
     updates_per_batch: int = Field(default=1, ge=1)
-    micro_batch: int | None = Field(default=None, ge=1)
+    micro_tokens: int = Field(default=8192, ge=1)
 
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:
@@ -431,7 +431,7 @@ class ControlConfig(ConfigSection):
 _MUTABLE_SETTINGS = {
     "steps", "out", "data.path", "data.format", "checkpoint_every", "keep_checkpoints", "max_unscored",
     "pause_after", "max_pause_s", "scored_by", "score_timeout_s", "local_only", "local_networks",
-    "criterion_metrics", "trackers", "policy.device", "sampling.server", "optim.micro_batch", "judge.endpoint",
+    "criterion_metrics", "trackers", "policy.device", "sampling.server", "optim.micro_tokens", "judge.endpoint",
     "judge.service", "judge.timeout_s", "optim.kl_every", "data.store", "data.domains", "demonstrations.path",
 }  # fmt: skip
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""

@@ -520,17 +520,14 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     if not supervised and not optim.kl_beta and state.algorithm.loss is built_in_loss:
         moves_N = advantages_B[rows_N] != 0
         rows_N, idle_N = rows_N[moves_N], rows_N[~moves_N]
-    micro_batches = [
-        (rows, rollouts.select(rows), moves)
-        for some_N, moves in ((rows_N, True), (idle_N, False))
-        for rows in (torch.split(some_N, optim.micro_batch or len(some_N)) if len(some_N) else ())
-        if moves or reference is not None
-    ]
+    batches = [(*batch, True) for batch in rollouts.micro_batches(rows_N, optim.micro_tokens)]
+    if reference is not None:
+        batches += [(*batch, False) for batch in rollouts.micro_batches(idle_N, optim.micro_tokens)]
     with torch.no_grad():
-        ref_logp = [reference.logprobs(part, temperature)[0] for _, part, _ in micro_batches] if reference else []
+        ref_logp = [reference.logprobs(part, temperature)[0] for _, part, _ in batches] if reference else []
     if optim.kl_beta and optim.kl_in == "reward" and ref_logp:
         kl_B = torch.zeros(len(tokens_B), dtype=rewards.rewards_GM.dtype)
-        for (rows, part, _), ref_BT in zip(micro_batches, ref_logp, strict=True):
+        for (rows, part, _), ref_BT in zip(batches, ref_logp, strict=True):
             with torch.no_grad():
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
             kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
@@ -541,7 +538,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     sums: dict[str, float] = defaultdict(float)
     gaps: list[Tensor] = []
     for epoch in range(optim.updates_per_batch):
-        for index, (rows, part, moves) in enumerate(micro_batches):
+        for index, (rows, part, moves) in enumerate(batches):
             if epoch and not moves:
                 continue
             ref = ref_logp[index] if ref_logp else None

@@ -38,7 +38,7 @@ from rubricsvc.stats import OnProgress
 from trainer import checkpoint
 from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
 from trainer.judge_training.data import Dataset, Example, Parts, sample
-from trainer.optim import MasterAdamW
+from trainer.optim import MasterAdamW, micro_batches
 from trainer.policies.policy import use_grouped_attention
 from trainer.recording import History, Metrics, write_config
 from workers.engines.base import EngineRequest
@@ -46,9 +46,6 @@ from workers.engines.local.conversation import Conversation
 from workers.engines.local.prefix_tree import PADDING, SHARED, shared_length, tree_mask
 from workers.judges import readout
 from workers.judges.calls import AskedCriterion, load
-
-MAX_PADDING = 0.15
-"""Share of a micro-batch that may be padding."""
 
 
 @dataclass(frozen=True)
@@ -188,27 +185,12 @@ class JudgeModel:
 
     def losses(self, rows: Sequence[Row], max_tokens: int) -> Iterator[Tensor]:
         """Yield for each micro-batch the sum over its questions of the cross-entropy Σ -target · log p, in nats."""
-        for part in micro_batches(rows, max_tokens):
+        longest_first = sorted(rows, key=lambda row: row.size, reverse=True)
+        for part in micro_batches(longest_first, max_tokens, lambda some: some[0].size * len(some)):
             targets = [branch.target for row in part for branch in row.branches]
             pairs = zip(targets, self.log_masses(part), strict=True)
             each = [-(torch.tensor(target, device=masses.device) * masses).sum() for target, masses in pairs]
             yield torch.stack(each).sum()
-
-
-def micro_batches(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
-    """Yield rows of similar length, at most ``max_tokens`` with padding at a time, the longest first."""
-    batch: list[Row] = []
-    total = 0
-    for row in sorted(rows, key=lambda row: row.size, reverse=True):
-        widest = batch[0].size if batch else row.size
-        padded = widest * (len(batch) + 1)
-        if batch and (padded > max_tokens or total + row.size < (1 - MAX_PADDING) * padded):
-            yield batch
-            batch, total = [], 0
-        batch.append(row)
-        total += row.size
-    if batch:
-        yield batch
 
 
 T = TypeVar("T")

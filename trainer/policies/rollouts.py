@@ -19,6 +19,7 @@ from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.episodes import Answers, RunningEpisode
 from trainer.environments.tool_calls import call_line, notes_of, took_note
+from trainer.optim import micro_batches
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
@@ -69,6 +70,20 @@ class Rollouts:
     def lengths(self) -> Tensor:
         """Tokens that the policy wrote in each completion [B]."""
         return self.written_BT.sum(-1)
+
+    def micro_batches(self, rows_N: Tensor, max_tokens: int) -> list[tuple[Tensor, Rollouts]]:
+        """Return the chosen rows, in order, and their completions, in batches of so many tokens with their padding."""
+        tokens: list[int] = self.mask_BT.sum(-1).tolist()
+        of_prompt: list[int] = self.prompt_mask_QP.sum(-1).tolist()
+        prompt_of: list[int] = self.prompt_of_B.tolist()
+
+        def padded(rows: Sequence[int]) -> int:
+            prompts = {prompt_of[row] for row in rows}
+            return len(rows) * max(tokens[row] for row in rows) + len(prompts) * max(of_prompt[at] for at in prompts)
+
+        batches = micro_batches(rows_N.tolist(), max_tokens, padded)
+        chosen = [torch.tensor(rows, device=rows_N.device) for rows in batches]
+        return [(rows, self.select(rows)) for rows in chosen]
 
     def completions(self, policy: str, step: int, sampling: SamplingConfig) -> list[Completion]:
         """Return the completions as values of the policy after ``step`` steps; demonstrations as they are."""

@@ -73,7 +73,7 @@ def test_identity_ignores_settings_of_execution() -> None:
     cases = [
         {"steps": 9, "out": "y", "checkpoint_every": 7},
         {"data": {"path": "moved"}},
-        {"optim": {"micro_batch": 2}},
+        {"optim": {"micro_tokens": 60}},
         {"judge": {"name": "j", "model": "m", "endpoint": {"base_url": "http://elsewhere"}}},
     ]
     for change in cases:

@@ -1,6 +1,8 @@
 """Optimiser, metrics and sizes."""
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,28 @@ from tests.tiny_model import tiny_model
 from trainer import metrics, recording
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
-from trainer.optim import MasterAdamW
+from trainer.optim import PASS_TOKENS, MasterAdamW, micro_batches
 from trainer.policies.policy import Policy
 from trainer.preflight import check_sizes
 from trainer.recording import History
 from trainer.rewards import ScoredRollout
+
+
+def test_micro_batches_hold_every_row_once_and_take_the_least_time() -> None:
+    sizes = [10, 12, 300, 310, 320, 5000, 900, 2]
+
+    def padded(some: Sequence[int]) -> int:
+        return len(some) * max(some)
+
+    for limit, expected in ((1000, [[10, 12], [300, 310, 320], [5000], [900], [2]]), (1, [[size] for size in sizes])):
+        batches = micro_batches(sizes, limit, padded)
+        assert [list(some) for some in batches] == expected
+        assert all(len(some) == 1 or padded(some) <= limit for some in batches)
+    least = sum(padded(some) + PASS_TOKENS for some in micro_batches(sizes, 10**6, padded))
+    ways = product((False, True), repeat=len(sizes) - 1)
+    cut = [[0, *(at + 1 for at, ends in enumerate(way) if ends), len(sizes)] for way in ways]
+    assert least == min(sum(padded(sizes[a:b]) + PASS_TOKENS for a, b in pairwise(places)) for places in cut)
+    assert micro_batches([], 100, padded) == []
 
 
 def linear(dtype: torch.dtype = torch.float32, seed: int = 0) -> nn.Linear:

@@ -245,7 +245,7 @@ def test_algorithm_of_a_file_is_tried_before_it_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_train_takes_a_step_by_each_preset(name: str) -> None:
-    config = tiny_config(steps=2, algorithm=name, optim={"lr": 1e-2, "micro_batch": 3})
+    config = tiny_config(steps=2, algorithm=name, optim={"lr": 1e-2, "micro_tokens": 80})
     history = train(tiny_policy(), TASKS, CallableRewards(share_of_a), config)
     assert all(step["grad_norm"] > 0 for step in history.steps)
 

@@ -20,7 +20,6 @@ from trainer.judge_training.training import (
     Encoder,
     JudgeModel,
     label_distribution,
-    micro_batches,
     train,
     validation_loss,
 )
@@ -101,14 +100,6 @@ def test_label_distribution_has_the_value() -> None:
     ]  # fmt: skip
     for values, value, expected in cases:
         assert label_distribution(values, value) == pytest.approx(expected)
-
-
-def test_micro_batches_hold_every_row_once_within_the_limit(folder: Path, judge: Judge) -> None:
-    _, encoder = load(folder, judge)
-    rows = [encoder.row(example("word " * n, 1)) for n in (1, 40, 2, 80, 3, 41, 0)]
-    batches = list(micro_batches(rows, 300))
-    assert sorted(id(row) for batch in batches for row in batch) == sorted(map(id, rows))
-    assert all(len(batch) == 1 or len(batch) * max(row.size for row in batch) <= 300 for batch in batches)
 
 
 def made(count: int, start: int = 0) -> list[Example]:
