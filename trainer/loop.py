@@ -512,11 +512,8 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     lr = state.optimizer.learning_rate(step)
     due = optim.kl_beta > 0 or (optim.kl_every > 0 and (step + 1) % optim.kl_every == 0)
     reference = None if supervised or not due else state.reference
-
-    def advantages() -> Tensor:
-        return state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
-
-    advantages_B, idle_N = advantages(), rows_N[:0]
+    advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+    idle_N = rows_N[:0]
     if not supervised and not optim.kl_beta and state.algorithm.loss is built_in_loss:
         moves_N = advantages_B[rows_N] != 0
         rows_N, idle_N = rows_N[moves_N], rows_N[~moves_N]
@@ -532,7 +529,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
             kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
         rewards = replace(rewards, rewards_GM=rewards.rewards_GM - optim.kl_beta * kl_B.view_as(rewards.rewards_GM))
-        advantages_B = advantages()
+        advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     sums: dict[str, float] = defaultdict(float)

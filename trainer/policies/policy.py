@@ -82,7 +82,9 @@ def sample_completions(
             one.transcript.truncated = one.ids[-1] not in policy.end_ids
         acting = [one for one in ended if one.transcript.episode is not None]
         for one, text in zip(acting, policy.texts([one.ids for one in acting]) if acting else (), strict=True):
-            one.answers, one.start = one.transcript.act(text), time.monotonic()
+            if (episode := one.transcript.episode) is not None:
+                one.answers, one.start = episode.start(text), time.monotonic()
+                one.timeout_s = episode.limits.tool_timeout_s
         answered = _wait([*waiting, *acting], until_any=not live)
         waiting = [one for one in (*waiting, *acting) if one not in answered]
         read = [(one, one.transcript.answered(policy, one.answers, sampling.max_new_tokens)) for one in answered]
@@ -105,7 +107,7 @@ def sample_completions(
 class _Message:
     """A message of the completion ``row``: a sequence in a batch, with a random number [N] for each of its tokens.
 
-    ``answers`` are those of its calls, which began to be answered at ``start``.
+    ``answers`` are those of its calls, which began to be answered at ``start`` and may take ``timeout_s``.
     """
 
     transcript: Transcript
@@ -118,11 +120,7 @@ class _Message:
     is_over: bool = False
     answers: Future[Answers] = field(default_factory=Future)
     start: float = 0.0
-
-    @property
-    def timeout_s(self) -> float:
-        """Seconds that its tools may take."""
-        return self.transcript.episode.limits.tool_timeout_s if self.transcript.episode is not None else 0.0
+    timeout_s: float = 0.0
 
 
 def _wait(messages: Sequence[_Message], *, until_any: bool) -> list[_Message]:

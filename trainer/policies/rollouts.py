@@ -172,10 +172,6 @@ class Transcript:
         self.nuclei += [] if nuclei is None else [nuclei]
         self.logprobs += logprobs
 
-    def act(self, text: str) -> Future[Answers]:
-        """Have the calls in a message answered, in a thread; without an environment there are none."""
-        return self.episode.start(text) if self.episode is not None else Future()
-
     def answered(self, policy: Policy, answers: Future[Answers], max_new_tokens: int) -> list[int]:
         """Add what the tools answer, and return its tokens; none where the episode ends."""
         messages = self.episode.finish(answers) if self.episode is not None else []

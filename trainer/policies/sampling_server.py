@@ -162,7 +162,7 @@ class _Connection:
             one.truncated = ids[-1] not in ends
             if one.episode is None:
                 return
-            answers = one.act(*policy.texts([ids]))
+            answers = one.episode.start(*policy.texts([ids]))
             await asyncio.wait([asyncio.wrap_future(answers)], timeout=one.episode.limits.tool_timeout_s)
             if not one.answered(policy, answers, settings["max_tokens"]):
                 return
