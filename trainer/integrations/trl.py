@@ -17,8 +17,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from rubricsvc.client import AsyncClient, Client
 from rubricsvc.client.nouns import Judges, Prompts
@@ -36,15 +35,13 @@ RubricRef = Rubric | int | str | None
 _LISTED = 3  # reasons in a message
 
 
-@dataclass
-class _Group:
-    """The completions of one prompt under one rubric, and their places in TRL's batch."""
+class _Asked(NamedTuple):
+    """A completion to score; ``version_key`` names the rubric's version in later calls, None where it is a value."""
 
     prompt: Prompt | int
     rubric: RubricRef
-    version_key: object  # of the rubric's version in later calls; None for a rubric that is a value
-    completions: list[Completion] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    version_key: object
+    completion: Completion
 
 
 class _RubricReward(Generic[C]):
@@ -86,16 +83,16 @@ class _RubricReward(Generic[C]):
     ) -> list[float | None]:
         """Return the reward of each completion, None where it has none and that is allowed."""
         step = getattr(columns.get("trainer_state"), "global_step", None)
-        groups = await self._groups(prompts, completions, columns, step)
+        asked = await self._asked(prompts, completions, columns, step)
         await self._check_judge()
         seen: list[StoredJob] = []
-        scored: Sequence[Sequence[Item | UnavailableError]]
+        results: list[Item | UnavailableError]
         try:
             scored = await Client.score_many(
                 self.client,
-                [group.prompt for group in groups],
-                [self._versions.get(group.version_key, group.rubric) for group in groups],
-                [group.completions for group in groups],
+                [one.prompt for one in asked],
+                [self._versions.get(one.version_key, one.rubric) for one in asked],
+                [[one.completion] for one in asked],  # a job shows a comparative judge those of a prompt together
                 self.judge,
                 name=self.policy if step is None else f"{self.policy} step {step + 1}",
                 verdicts=False,
@@ -103,47 +100,41 @@ class _RubricReward(Generic[C]):
                 on_progress=seen.append,
                 **self._options,
             )
+            results = [item for (item,) in scored]
         except UnavailableError as error:
             if self.on_failure == "raise":
                 raise
-            scored = [[error] * len(group.completions) for group in groups]
-        results: dict[int, Item | UnavailableError] = {}
-        for group, items in zip(groups, scored, strict=True):
-            results.update(zip(group.places, items, strict=True))
-            if isinstance(items[0], Item) and group.version_key is not None:
-                self._versions.setdefault(group.version_key, items[0].rubric_id or 0)
-        job = f"job {seen[-1].id}" if seen else "the service"
-        return self._rewards([results[place] for place in range(len(prompts))], job, columns)
+            results = [error] * len(asked)
+        for one, item in zip(asked, results, strict=True):
+            if isinstance(item, Item) and one.version_key is not None:
+                self._versions.setdefault(one.version_key, item.rubric_id or 0)
+        return self._rewards(results, f"job {seen[-1].id}" if seen else "the service", columns)
 
-    async def _groups(
+    async def _asked(
         self, prompts: Sequence[Chat], completions: Sequence[Chat], columns: Mapping[str, Any], step: int | None
-    ) -> list[_Group]:
-        """Return the completions by prompt and rubric: what a comparative judge sees together."""
+    ) -> list[_Asked]:
+        """Return what is asked about each completion."""
         if len(completions) != len(prompts):
             raise InvalidError(f"{len(completions)} completions for {len(prompts)} prompts", path="completions")
         if not prompts:
             raise InvalidError("no prompts", hint="score at least one completion", path="prompts")
-        rubrics = _column(columns, "rubric", len(prompts))
-        ids = _column(columns, "prompt_id", len(prompts))
-        groups: dict[tuple[object, object], _Group] = {}
-        ignored = set[str]()
-        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-            if (ref := ids[place]) is not None and ref not in self._prompt_ids:
+        given = [_column(columns, name, len(prompts)) for name in ("rubric", "prompt_id")]
+        asked, ignored = list[_Asked](), set[str]()
+        for place, (prompt, completion, own, ref) in enumerate(zip(prompts, completions, *given, strict=True)):
+            if ref is not None and ref not in self._prompt_ids:
                 self._prompt_ids[ref] = (await Prompts.get(self.client.prompts, ref)).id
             owner = prompt_of(prompt, place, ignored) if ref is None else self._prompt_ids[ref]
-            rubric = self.rubric if rubrics[place] is None else rubrics[place]
+            rubric = self.rubric if own is None else own
             if not isinstance(rubric, Rubric | int | str | None):
                 message = f"column rubric: expected a rubric, an id or a name, got {type(rubric).__name__}"
                 raise InvalidError(message, hint="name a stored rubric", path=f"rubric.{place}")
-            key = getattr(owner, "digest", owner), getattr(rubric, "digest", rubric)
-            named = ("prompt", key[0]) if rubric is None else ("rubric", rubric)
-            group = groups.setdefault(key, _Group(owner, rubric, None if isinstance(rubric, Rubric) else named))
-            group.completions.append(completion_of(completion, place, ignored, policy=self.policy, step=step))
-            group.places.append(place)
+            named = ("prompt", getattr(owner, "digest", owner)) if rubric is None else ("rubric", rubric)
+            value = completion_of(completion, place, ignored, policy=self.policy, step=step)
+            asked.append(_Asked(owner, rubric, None if isinstance(rubric, Rubric) else named, value))
         if ignored - self._ignored:
             log.warning("ignored in messages: %s", ", ".join(sorted(ignored - self._ignored)))
             self._ignored |= ignored
-        return list(groups.values())
+        return asked
 
     async def _check_judge(self) -> None:
         """Raise a ConflictError if the judge is not the one of the first call."""

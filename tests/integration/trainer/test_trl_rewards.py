@@ -64,7 +64,7 @@ def test_rubric_reward_scores_a_step_in_one_job(client: Client, db: Database) ->
     assert metrics == {"rubric/unscored_fraction": 0.0}
     stored = [row.completion for row in client.completions.page()]
     assert [(one.text, one.messages, one.policy, one.step) for one in stored] == [
-        (text, (), "mine", 6) for text in ("one", "three", "two", "four")
+        (text, (), "mine", 6) for text in ("one", "two", "three", "four")
     ]
 
 
