@@ -239,7 +239,7 @@ class McpConnection:
         session = self._session
         try:
             async with asyncio.timeout(timeout_s):
-                result = await session.call(name, arguments)
+                result = await (await session.client()).call_tool(name, arguments)
         except Exception as error:
             is_late = isinstance(error, TimeoutError)
             if is_late and session.opened.done():
@@ -297,18 +297,6 @@ class _Session:
         if not self.opened.done():
             self._task.result()
         return self.opened.result()
-
-    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool; the call ends with the session."""
-        client = await self.client()
-        call = asyncio.ensure_future(client.call_tool(name, arguments))
-        try:
-            await asyncio.wait({call, self._task}, return_when=asyncio.FIRST_COMPLETED)
-            if not call.done():
-                raise ConnectionError("the session ended")
-            return call.result()
-        finally:
-            call.cancel()
 
     async def close(self) -> None:
         """End the session; whatever it fails with has been reported."""
