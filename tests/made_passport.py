@@ -116,10 +116,8 @@ def _table(name: str, values: tuple[float, ...], *, n: int = 2000) -> Table:
 
 def _parts_only(name: str) -> Table:
     rows = [_row(scorer, 0.5 + 0.1 * part, 500, f"variant {part}") for part in range(4) for scorer in SCORERS]
-    one_class = [
-        Row(scorer=s, part="one class", n=80, positives=80, figures={"accuracy": _figure(0.9)}) for s in SCORERS
-    ]
-    return Table(name=name, description="Made up, by how the case was made.", rows=(*rows, *one_class))
+    single = [Row(scorer=s, part="one class", n=80, positives=80, figures={"accuracy": _figure(0.9)}) for s in SCORERS]
+    return Table(name=name, description="Made up, by how the case was made.", rows=(*rows, *single))
 
 
 def _row(scorer: str, value: float, n: int, part: str = "") -> Row:

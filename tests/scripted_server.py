@@ -291,9 +291,8 @@ class ScriptedServer:
             await asyncio.sleep(reply.delay_s)
         payload = reply.payload()
         if not (reply.drop or reply.cut or reply.drip_s):
-            return web.Response(
-                body=payload, status=reply.status, headers=reply.headers, content_type="application/json"
-            )
+            kind = "application/json"
+            return web.Response(body=payload, status=reply.status, headers=reply.headers, content_type=kind)
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(payload))})
         if not reply.drop:
             await response.prepare(request)

@@ -32,11 +32,9 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
     """
     begins = re.compile(rf"(?:\s|{INVISIBLE.pattern})*{re.escape(opens)}").match
-    plain = (
-        text
-        if in_code or begins(text)
-        else _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
-    )
+    plain = text
+    if not in_code and not begins(text):
+        plain = _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
     end = plain.rfind(closes)
     answer = text if end < 0 else text[end + len(closes) :]
     if begins(answer):

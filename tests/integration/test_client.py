@@ -171,10 +171,8 @@ def test_client_retries_transient_errors(slept: list[float]) -> None:
 
 
 def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
-    transport = Answers(
-        httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing here")
-    )
-    with pytest.raises(RubricsvcError, match="nothing here"):
+    transport = Answers(httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing"))
+    with pytest.raises(RubricsvcError, match="nothing"):
         Client(transport=transport).rewards.submit(judge="j", prompts=("Why?",), completions=(("So.",),))
     sent = [json.loads(request.content)["key"] for request in transport.requests]
     assert len(sent) == 3

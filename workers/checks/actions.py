@@ -13,7 +13,7 @@ from pydantic import Field
 from rubricsvc.core.prompt import Completion, Prompt, is_error, tool_results
 from rubricsvc.core.strict_json import json_of
 from workers.checks.citations import sources
-from workers.checks.markdown import INLINE_CODE, QUOTATION, QUOTED, paragraphs, sentences
+from workers.checks.markdown import CODE_SPAN, QUOTATION, QUOTED, paragraphs, sentences
 from workers.checks.registry import Args, CheckResult
 from workers.repetitions import WORD
 
@@ -123,7 +123,7 @@ def _claims(text: str, actions: Collection[str]) -> Iterator[tuple[str, frozense
     before = re.compile(rf"\b(?:Having|After|By)\s+{_FILLERS}{verbs}(?=[^,]*,\s+(?:I|we)\b)")
     further = re.compile(rf"(?:,|;|\band|\bthen)\s+(?:I\s+|we\s+)?{_FILLERS}{verbs}")
     for paragraph in paragraphs(text):
-        prose = INLINE_CODE.sub(QUOTATION, QUOTED.sub(QUOTATION, paragraph))
+        prose = CODE_SPAN.sub(QUOTATION, QUOTED.sub(QUOTATION, paragraph))
         for sentence in sentences(" ".join(prose.split())):
             if sentence.rstrip().endswith("?"):
                 continue

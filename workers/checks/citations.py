@@ -14,17 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall, is_error, tool_results
 from rubricsvc.core.strict_json import json_of
-from workers.checks.markdown import (
-    AFTER,
-    BEFORE,
-    BRACKETS,
-    INLINE_CODE,
-    QUOTATION,
-    QUOTED,
-    paragraphs,
-    plain,
-    sentences,
-)
+from workers.checks.markdown import AFTER, BEFORE, BRACKETS, CODE_SPAN, QUOTATION, QUOTED, paragraphs, plain, sentences
 from workers.checks.registry import Args, CheckResult
 from workers.repetitions import WORD, is_long, words_of
 
@@ -72,7 +62,7 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
 def cited_ids(text: str, known: Collection[str]) -> set[str]:
     """Return the ids in brackets: ``[id]``, ``[a, b]`` and ``[a; b]``; those in code, links and subscripts are none."""
     ids = set[str]()
-    for inside in BRACKETS.findall(INLINE_CODE.sub(" ", text)):
+    for inside in BRACKETS.findall(CODE_SPAN.sub(" ", text)):
         parts = [inside] if inside in known else map(str.strip, re.split("[,;]", inside))
         ids |= {part for part in parts if part in known or _ID.fullmatch(part)}
     return ids
@@ -261,8 +251,8 @@ def mentions(completion: Completion, prompt: Prompt, args: Mentions) -> CheckRes
     for sentence in (BRACKETS.sub(" ", sentence) for sentence in every):
         present = [term for term, pattern in patterns.items() if pattern.search(sentence)]
         rest = re.sub("|".join(pattern.pattern for pattern in patterns.values()), " ", sentence, flags=flags)
-        others = len(WORD.findall(INLINE_CODE.sub(" ", rest)))
-        needed = args.words * max(len(present), len(INLINE_CODE.findall(sentence)))
+        others = len(WORD.findall(CODE_SPAN.sub(" ", rest)))
+        needed = args.words * max(len(present), len(CODE_SPAN.findall(sentence)))
         share = min(1.0, others / needed) if needed else 1.0
         credit |= {term: max(credit[term], share) for term in present}
     lines = [f"missing: {term[:120]}" for term, share in credit.items() if not share][:20]

@@ -227,8 +227,7 @@ def _special_cases(tree: ast.Module, args: CodeTests) -> Marks:
     expected = {(inputs, out) for inputs, out in expected if not all(map(_COMMON_INPUT.fullmatch, inputs))}
     parts, used = list(tree.body) if cases else [], _names(tests)
     defined = {
-        part: _names(part.targets) if isinstance(part, ast.Assign) else {getattr(part, "name", "")}
-        for part in tree.body
+        one: _names(one.targets) if isinstance(one, ast.Assign) else {getattr(one, "name", "")} for one in tree.body
     }
     while not cases and (found := [one for one in tree.body if one not in parts and used & defined[one]]):
         parts += found  # what the tests use, and what that depends on

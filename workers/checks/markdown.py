@@ -55,7 +55,7 @@ def pick(text: str, which: Which, languages: Sequence[str]) -> str:
     return "\n\n".join(fitting) if which == "all" else fitting[0 if which == "first" else -1]
 
 
-INLINE_CODE = re.compile(r"`[^`\n]*`")
+CODE_SPAN = re.compile(r"`[^`\n]*`")
 BRACKETS = re.compile(r"(?<![\w)\]])\[([^\[\]\n]{1,200})\](?!\()")
 QUOTED = re.compile('“([^“”]+)”|"([^"]+)"|«([^«»]+)»|»([^»«]+)«|„([^„“”]+)[“”]|‚([^‚‘]+)‘')
 QUOTATION = "\ue000"  # in the place of one: a character that means nothing

@@ -115,16 +115,14 @@ def people_agreement(
     return PairedMetric(n=len(units), old=found["old"], new=found["new"], difference=found["difference"])
 
 
-class _StoredReward(NamedTuple):
+class _Stored(NamedTuple):
     external_id: str | None
     prompt_id: int
     value: float | None
     missing: int
 
 
-def _stored_rewards(
-    session: Session, job_id: int, row: ComparedRubric, other: ComparedRubric
-) -> dict[int, _StoredReward]:
+def _stored_rewards(session: Session, job_id: int, row: ComparedRubric, other: ComparedRubric) -> dict[int, _Stored]:
     """Return the rewards under a rubric version by completion id, from the stored verdicts of the job's judge.
 
     Of the completions that `jobs.rescore` would score under it, which are a comparative judge's groups: those that the
@@ -145,7 +143,7 @@ def _stored_rewards(
     ]
     known = completions.known_verdicts(session, asked)
     return {
-        id_: _StoredReward(
+        id_: _Stored(
             completion.id,
             prompt_id,
             reward_or_null(rubric, answered.values(), min_coverage=job.min_coverage).value,

@@ -76,9 +76,7 @@ def program(of: Architecture) -> bytes:
         return [step for operand in operands for step in ((comparison, 0, len(then), operand), *then)]
 
     allow, kill = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _KILL)
-    deny, none, family = (
-        (_RETURN, 0, 0, _REFUSE | number) for number in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT)
-    )
+    deny, none, family = ((_RETURN, 0, 0, _REFUSE | code) for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT))
     argument = (_LOAD, 0, 0, _FIRST_ARGUMENT)
     spaces = [argument, *when(_HAS_BITS, [_NEW_NAMESPACES], [deny]), allow]
     families = [argument, *when(_EQUAL, _FAMILIES, [allow]), family]

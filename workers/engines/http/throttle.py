@@ -159,9 +159,7 @@ class Throttle:
         if overload and (pause_s := overload.retry_after_s or 0.0) <= self._max_pause_s:
             now, error = time.monotonic(), overload.failure.detail
             if pause_s >= _WARN_PAUSE_S and now >= self._paused_until:
-                log.warning(
-                    "the judge's server limits calls; they wait", model=self._name, seconds=pause_s, error=error
-                )
+                log.warning("the server limits calls; they wait", model=self._name, seconds=pause_s, error=error)
             self._paused_until = max(self._paused_until, now + pause_s)
         self.adapt(outcome, began)
         self.watch(outcome)

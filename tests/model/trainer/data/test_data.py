@@ -37,9 +37,7 @@ def trajectory(*texts: str, notes: bool = False) -> Completion:
 
 
 @pytest.mark.parametrize("notes", [False, True])
-def test_transcript_is_what_an_episode_has_sampled(
-    notes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transcript_is_what_an_episode_sampled(notes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     acting = Acting(Calculator(), EpisodeLimits(notes=notes), max_tokens=600)
     policy = Policy.load(str(tiny_model(tmp_path, context=2048)), dtype="float32", acting=acting)
     turns = [call_text("calculate", expression="6 * 7"), "It is 42."]

@@ -257,9 +257,7 @@ def test_server_samples_with_the_weights_of_the_policy(policy: Policy, server: P
 
 
 @pytest.mark.parametrize("field", ["fail_at", "replaced_after"])
-def test_run_is_resumed_after_its_server_failed(
-    policy: Policy, server: PolicyServer, tmp_path: Path, field: str
-) -> None:
+def test_run_resumes_after_its_server_failed(policy: Policy, server: PolicyServer, tmp_path: Path, field: str) -> None:
     config = tiny_config(steps=3, out=tmp_path / "run", checkpoint_every=0)
     setattr(server, field, 12)  # in the second step of 8 completions
     with pytest.raises(UnavailableError) as caught:

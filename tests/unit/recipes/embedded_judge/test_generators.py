@@ -58,9 +58,7 @@ def asked() -> list[tuple[Example, tuple[Question, ...]]]:
     return list(islice(filter(None, (maker.make() for _ in range(10 * COUNT))), COUNT))
 
 
-def test_checks_in_words_labels_are_the_results_of_the_checks(
-    asked: list[tuple[Example, tuple[Question, ...]]],
-) -> None:
+def test_checks_in_words_labels_are_results_of_the_checks(asked: list[tuple[Example, tuple[Question, ...]]]) -> None:
     """Asked of `workers.checks.run`, which scores checked criteria in the service."""
     for example, those in asked[:150]:
         rubric = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=q.text, check=q.check) for n, q in enumerate(those)))
@@ -97,11 +95,7 @@ AROUND = {"injection_in", "echo_in", "praise_in", "frame_in"}
 
 def test_hard_negatives_around_a_completion_keep_its_labels() -> None:
     labels = {(e.prompt.text, e.completion.text, t.criterion.text): t.value for e, t in questions(ON_CONTENT)}
-    around = [
-        (example, target)
-        for example, target in questions(hard_negatives(ON_CONTENT, 0, 400))
-        if target.variant in AROUND
-    ]
+    around = [one for one in questions(hard_negatives(ON_CONTENT, 0, 400)) if one[1].variant in AROUND]
     for example, target in around:
         known = [
             value

@@ -52,9 +52,7 @@ def test_doctor_fixes_an_old_schema_by_upgrade(capsys: pytest.CaptureFixture[str
     assert "workers" not in results, "nothing was read"
 
 
-def test_doctor_reports_a_stored_judge_that_is_no_longer_valid(
-    capsys: pytest.CaptureFixture[str], db: Database
-) -> None:
+def test_doctor_reports_a_stored_judge_no_longer_valid(capsys: pytest.CaptureFixture[str], db: Database) -> None:
     keep(db, engine="transformers_local", model="embedded")
     invalidate(db, "j", base_url="http://api.openai.com/v1")
     code, results = diagnose(capsys)
