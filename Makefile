@@ -137,7 +137,7 @@ bench-audit: install ## attacks on the untrained embedded model, and two shown a
 bench-progress: install ## judges of an agent's steps beside labels by construction (14 minutes of processor time; ARGS="--url URL --model NAME" for another)
 	$(RUN) -m bench.bench_progress $(ARGS)
 
-bench-claims: install ## judges asked whether a claim follows from the passage that it cites, on DeepScholar-bench (8 minutes; ARGS="--url URL --model NAME")
+bench-claims: install ## judges asked whether a claim follows from the passage that it cites, on DeepScholar-bench, or (ARGS=--made) on altered and near passages (8 minutes; ARGS="--url URL --model NAME")
 	$(RUN) -m bench.bench_claims $(ARGS)
 
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 40 minutes)

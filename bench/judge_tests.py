@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
+import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,16 +18,17 @@ from pathlib import Path
 
 from bench import judge_sets
 from bench.judge_sets import LONGEST, SETS, sampled
-from recipes.embedded_judge.alterations import ALTERATIONS
+from recipes.embedded_judge.alterations import ALTERATIONS, lower_first, paraphrase
 from recipes.embedded_judge.answers import ON_TOPIC, everyday_answers, swapped
 from recipes.embedded_judge.checks import checks_in_words
-from recipes.embedded_judge.statements import document_answers, standard_library_docstrings, statements
+from recipes.embedded_judge.statements import document_answers, standard_library_docstrings, statements, topics
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
+from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import UnavailableError
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
-from trainer.judge_training.data import Example, Part, Question, side_of
+from trainer.judge_training.data import Example, Part, Question, Target, side_of
 from trainer.judge_training.run import By
 
 SEED = 2026
@@ -140,13 +143,44 @@ def says_that(source: Source) -> JudgeTest:
 
 def says_that_elsewhere(source: Source) -> JudgeTest:
     """Return the same questions about abstracts and experts' answers, which no recipe has."""
-    documents = list(_research_documents(source.data))
+    documents = list(research_documents(source.data))
     made = list(statements(documents, SEED, source.size(120) + source.size(TRAIN), negated=0.1))
     size = source.size(120)
     train_of = {example.split_group for example in made[size:]} - {example.split_group for example in made[:size]}
     train = [example for example in made[size:] if example.split_group in train_of]
     views = _statement_views("research")
     return JudgeTest("says_that_elsewhere", "by construction, abstracts and answers", made[:size], views, train)
+
+
+_NAMED = re.compile(r"[^:]*? that (.*?)[.?]?", re.DOTALL)
+
+
+def passage_shown(source: Source) -> JudgeTest:
+    """Return "says that" where a passage is shown that states what is asked about, whether the answer does or not.
+
+    Of each answer two drawn statements are asked about, and of each second one another statement of its document.
+    """
+    found, names = topics(research_documents(source.data))
+    sentences, rng, test = {one.id: one.sentences for one in found}, random.Random(SEED), list[Example]()
+    for example in statements(research_documents(source.data), SEED, 10 * source.size(75), negated=0.0):
+        own, kept = example.completion.text, list[Target]()
+        lacking = [one for one in sentences[example.group] if one not in own]
+        drawn = [one for one in example.targets if one.family == "says_that" and not one.criterion.passages][:2]
+        if len(test) % 2 == 0 and drawn and lacking:
+            text = f"Mentions that {lower_first(rng.choice(lacking), names)}"
+            drawn.append(Target(Criterion(key="c", text=text), 0.0, "says_that", "absent"))
+        for number, target in enumerate(drawn):
+            named, around = _NAMED.fullmatch(target.criterion.text), rng.sample(lacking, min(2, len(lacking)))
+            if named:
+                claim = paraphrase(f"{named[1][:1].upper()}{named[1][1:]}.", rng, names)
+                passage = " ".join(rng.sample([claim, *around], len(around) + 1))
+                criterion = target.criterion.model_copy(update={"key": f"c{number}", "passages": (passage,)})
+                kept.append(replace(target, criterion=criterion))
+        test += [replace(example, targets=tuple(kept))] if kept else []
+        if len(test) == source.size(75):
+            break
+    view = View('"says that", the claim stands in a passage that is shown', "auroc", 0.90, by="variant")
+    return JudgeTest("passage_shown", "by construction, abstracts and answers", test, (view,))
 
 
 def checks(source: Source) -> JudgeTest:
@@ -203,6 +237,7 @@ TESTS: dict[str, Callable[[Source], JudgeTest]] = {
     "truthfulqa": truthfulqa,
     "says_that": says_that,
     "says_that_elsewhere": says_that_elsewhere,
+    "passage_shown": passage_shown,
     "checks": checks,
     "swapped": answer_swaps,
     "swapped_elsewhere": answer_swaps_elsewhere,
@@ -267,7 +302,7 @@ def _answers(source: Source, *, documents: bool = True) -> list[Example]:
     return [*everyday_answers(), *made, *good]
 
 
-def _research_documents(data: Path) -> Iterator[Document]:
+def research_documents(data: Path) -> Iterator[Document]:
     """Yield abstracts of papers, and experts' answers to research questions.
 
     Raises:
