@@ -89,7 +89,7 @@ BUDGETS = {
     "rubricsvc/cli": 3_990,
     "rubricsvc": 26_000,
     "workers/queue": 1_300,
-    "workers/scoring": 760,
+    "workers/scoring": 770,
     "workers/judges": 1_580,
     "workers/engines": 2_650,
     "workers/checks": 2_500,

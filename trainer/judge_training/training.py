@@ -45,7 +45,7 @@ from workers.engines.base import EngineRequest
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.prefix_tree import PADDING, SHARED, shared_length, tree_mask
 from workers.judges import readout
-from workers.judges.calls import AskedCriterion, load
+from workers.judges.calls import AskedCriterion, JudgeCall, load
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,19 @@ class Encoder:
         """Return the row of an example, or why it cannot be learned."""
         conversation, template = self.conversation, load(self.judge)
         limit = min(self.context, self.judge.max_context or self.context)
-        try:
-            asked = [AskedCriterion(target.criterion, "C1") for target in example.targets]
-            calls = [readout.build_call([one], template) for one in asked]
-        except InvalidError:
-            return "not_askable"
-        shown = template.shared(example.prompt, example.completion.text)
-        questions = tuple(call.question for call in calls)
-        ids = conversation.encode(EngineRequest(template.system, shown.text, questions))
-        for question, own in zip(questions, ids, strict=True):
-            if failure := conversation.check(question, own, limit):
+        requests, calls = list[EngineRequest](), list[JudgeCall]()
+        for criterion in (target.criterion for target in example.targets):
+            first = ("passages" not in template.texts and criterion.passages) or ()
+            asked = criterion.model_copy(update={"passages": None}) if first else criterion
+            shown = template.shared(example.prompt, example.completion.text, None, first)
+            try:
+                calls.append(readout.build_call([AskedCriterion(asked, "C1")], template))
+            except InvalidError:
+                return "not_askable"
+            requests.append(EngineRequest(template.system, shown.text, (calls[-1].question,)))
+        ids = [own for request in requests for own in conversation.encode(request)]
+        for call, own in zip(calls, ids, strict=True):
+            if failure := conversation.check(call.question, own, limit):
                 if failure.reason is not Reason.TOO_LONG:
                     raise InvalidError(failure.detail, hint="choose another base model", path="judge.model")
                 return "too_long"

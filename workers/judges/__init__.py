@@ -135,9 +135,7 @@ class JudgePlan:
         else:  # the part of the call that it answers, in the call's order
             part = replace(call, asked=tuple(one for one in call.asked if one.id in error.content))
             scored = iter(self.mode.verdicts(part, parsed, self.judge, shown) if part.asked else ())
-            failed = {
-                one.id: call.failed(error.reason, str(error), parsed.reply, shown, only=one) for one in call.asked
-            }
+            failed = {c.id: call.failed(error.reason, str(error), parsed.reply, shown, only=c) for c in call.asked}
             verdicts = [next(scored) if one.id in error.content else failed[one.id][0] for one in call.asked]
         usage = parsed.reply.usage  # divided among the verdicts on open criteria
         paying = sum(verdict.criterion not in self.answered for verdict in verdicts)

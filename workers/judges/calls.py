@@ -234,8 +234,10 @@ class JudgeTemplate:
     texts: dict[str, TextTemplate]
     mark: str = ""
 
-    def shared(self, prompt: Prompt, completion: str, answer: CleanText | None = None) -> SharedPrompt:
-        """Return the shared prompt about a completion.
+    def shared(
+        self, prompt: Prompt, completion: str, answer: CleanText | None = None, passages: Sequence[str] = ()
+    ) -> SharedPrompt:
+        """Return the shared prompt about a completion, with the passages of its criteria if they stand before it.
 
         Where there is an ``answer``, cleaned and fenced already, it stands in the completion's place.
         """
@@ -250,6 +252,8 @@ class JudgeTemplate:
         if prompt.documents:
             documents = (f"[{document.id}] {document.title}\n{document.text}" for document in prompt.documents)
             cleaned["documents"] = clean("\n\n".join(documents))
+        if passages:
+            cleaned["passages"] = clean(numbered(passages))
         values = {n: text.text if text is answer else self.fenced(n, text.text) for n, text in cleaned.items()}
         paragraphs = [paragraph for paragraph in self.paragraphs if all(name in values for name in paragraph.names)]
         used = {name for paragraph in paragraphs for name in paragraph.names}
@@ -308,9 +312,7 @@ def read(name: str) -> JudgeTemplate:
     known = sorted(file.stem + end for file in _FOLDER.glob("*.txt") for end in ("", _DOCUMENTS))
     if name not in known:
         raise InvalidError(
-            f"unknown judge template {cut(repr(name), 80)}",
-            hint=f"use one of {', '.join(known)}",
-            path="judge.template",
+            f"unknown template {cut(repr(name), 80)}", hint=f"use one of {', '.join(known)}", path="judge.template"
         )
     content = path.read_bytes()
     bodies = sections(content.decode())
@@ -403,6 +405,11 @@ def join_notes(*notes: str | None) -> str | None:
     return "; ".join(filter(None, notes)) or None
 
 
+def numbered(passages: Sequence[str]) -> str:
+    """Return passages, each under its number."""
+    return "\n\n".join(f"[{n}] {text}" for n, text in enumerate(passages, start=1))
+
+
 def render_criterion(asked: AskedCriterion, template: JudgeTemplate, levels: str) -> CleanText:
     """Return the criterion in the template's section for its scale, after its reference and passages.
 
@@ -414,8 +421,8 @@ def render_criterion(asked: AskedCriterion, template: JudgeTemplate, levels: str
     values = {"id": asked.id, "criterion": text.text, "levels": clean_levels.text, "low": low, "high": high}
     note = join_notes(text.note, clean_levels.note)
     # the reference and the passages belong to the question, so that all questions share the completion
-    passages = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(asked.criterion.passages or (), start=1))
-    grounds = {"reference": clean(asked.criterion.reference or ""), "passages": clean(passages)}
+    passages = clean(numbered(asked.criterion.passages or ()))
+    grounds = {"reference": clean(asked.criterion.reference or ""), "passages": passages}
     rendered = [
         template.fill(name, {"id": asked.id, name: template.fenced(name, text.text)}) + "\n\n"
         for name, text in grounds.items()
@@ -497,9 +504,7 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
         where = "inside its thinking" if text and not after else "before its verdict"
         error = f"the reply was cut off {where}; raise the judge's max_tokens"
     elif thinking and (reply.thinking_tokens or 0) > thinking.budget_tokens:
-        error = (
-            f"the reply has {reply.thinking_tokens:.0f} thinking tokens, over the budget of {thinking.budget_tokens}"
-        )
+        error = f"{reply.thinking_tokens:.0f} thinking tokens exceed the budget of {thinking.budget_tokens}"
     return replace(reply, text=after, thinking=text[:THINKING_CHARS], error=error)
 
 

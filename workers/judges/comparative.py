@@ -21,12 +21,13 @@ from string import ascii_uppercase
 from pydantic import TypeAdapter
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
+from rubricsvc.core.rubric import Criterion, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges import readout, written
 from workers.judges.calls import (
+    PAIR,
     AskedCriterion,
     JudgeCall,
     JudgeTemplate,
@@ -67,13 +68,13 @@ def build_call(_asked: Sequence[AskedCriterion], _template: JudgeTemplate) -> Ju
     )
 
 
-def with_levels(criterion: Criterion) -> str:
-    """Return the criterion's text, followed by the descriptions of its levels, best first."""
-    scale = criterion.scale
-    if not isinstance(scale, Ordinal) or not any(level.text for level in scale.levels):
-        return criterion.text
-    levels = sorted(scale.levels, key=lambda level: -level.value)
-    return "\n".join([criterion.text, *(f"- {level.label}: {level.text}" for level in levels)])
+def on_scale(criterion: Criterion, scale: Scale = PAIR) -> Criterion:
+    """Return the criterion on a scale; its text is followed by the descriptions of its own levels, best first."""
+    text, own = criterion.text, criterion.scale
+    if isinstance(own, Ordinal) and any(level.text for level in own.levels):
+        levels = sorted(own.levels, key=lambda level: -level.value)
+        text = "\n".join([text, *(f"- {level.label}: {level.text}" for level in levels)])
+    return criterion.model_copy(update={"scale": scale, "text": text})
 
 
 def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplate) -> tuple[JudgeCall, ...]:
@@ -86,8 +87,7 @@ def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplat
     }
     scores = {"type": "array", "items": object_schema(fields), "minItems": size, "maxItems": size}
     for criterion in criteria:
-        plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": with_levels(criterion)})
-        rendered = render_criterion(AskedCriterion(plain, ""), template, "")
+        rendered = render_criterion(AskedCriterion(on_scale(criterion, Numeric(low=0.0, high=1.0)), ""), template, "")
         text = template.fill("criterion", {"criteria": rendered.text, "ids": ", ".join(ids)})
         asked = tuple(AskedCriterion(criterion, id_) for id_ in ids)
         calls.append(JudgeCall(asked, Question(text, schema=object_schema({"scores": scores})), note=rendered.note))

@@ -7,7 +7,8 @@ of the whole group, so that none has a fixed position. Those with the same text 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,16 +32,7 @@ from workers.checks.citations import PART_SEPARATOR, cited_ids, sources
 from workers.checks.markdown import BRACKETS, paragraphs, plain, sentences
 from workers.engines.base import Engine, PanelEngine
 from workers.judges import comparative, custom_prompt, trajectory
-from workers.judges.calls import (
-    PAIR,
-    JudgeTemplate,
-    SharedPrompt,
-    composition,
-    fence_all,
-    inner_judge,
-    join_notes,
-    load,
-)
+from workers.judges.calls import JudgeTemplate, SharedPrompt, composition, fence_all, inner_judge, join_notes, load
 from workers.judges.voting import aggregate, as_votes
 from workers.reasoning import REASONING_MARKS, as_judged
 from workers.repetitions import WORD, is_long, repetitions, words_of
@@ -150,13 +142,24 @@ def nearest_passage(text: str, claim: str) -> str:
 
     Each different word counts once. Windows begin at each quarter of their size; the first of equal ones is taken.
     """
-    wanted, size = set(filter(is_long, WORD.findall(plain(claim)))), _PASSAGE_WORDS
+    wanted, size = _long_words(claim), _PASSAGE_WORDS
     windows = []
     for part in text.split(PART_SEPARATOR):
         words = part.split()
         starts = range(0, max(1, len(words) - size + size // 4), size // 4)
         windows += [" ".join(words[start : start + size]) for start in starts]
     return max(windows, key=lambda window: len(wanted & set(WORD.findall(plain(window)))))
+
+
+def nearest_sentences(passage: str, claim: str, count: int = 3) -> str:
+    """Return the ``count`` sentences that share most words with a claim, in the passage's order."""
+    wanted, parts = _long_words(claim), list(sentences(passage))
+    nearest = sorted(parts, key=lambda part: -len(wanted & _long_words(part)))[:count]
+    return " ".join(part.strip() for part in parts if part in nearest)
+
+
+def _long_words(text: str) -> set[str]:
+    return set(filter(is_long, WORD.findall(plain(text))))
 
 
 async def score_claims(
@@ -167,17 +170,23 @@ async def score_claims(
     A claim that cites anything but the documents that were given or opened has the value 0, and nothing is asked. One
     claim that fails makes the verdict fail: claims are parts of a completion, and not repeated measurements.
     """
-    inner = inner_judge(judge)
+    inner, template = inner_judge(judge), load(judge)
 
     async def vote(claim: Claim) -> Verdict:
         if claim.unknown:
             detail = f"cites {', '.join(claim.unknown)[:100]}, which was neither given nor opened"
             return Verdict.scored(criterion.key, 0.0, detail=detail)
-        about = criterion.model_copy(update={"each": None, "passages": claim.passages})
-        plan = judges.plan(inner, Rubric(criteria=(about,)))
+        text, shown = clean(claim.text), claim.text
+        asked: dict[str, Any] = {"each": None, "passages": claim.passages}
+        if "claim" in template.texts:  # a small judge finds a statement in a text: the evidence stands as the answer
+            fenced = template.fenced("claim", re.sub(r" (?=[.,;:!?])", "", text.text)).replace("\n", "")
+            asked = {"each": None, "text": template.fill("claim", {"criterion": criterion.text, "claim": fenced})}
+            shown = "\n\n".join(nearest_sentences(passage, claim.text) for passage in claim.passages)
+        plan = judges.plan(inner, Rubric(criteria=(criterion.model_copy(update=asked),)))
         question = prompt.model_copy(update={"documents": ()})  # the passage alone is what the claim must follow from
-        (verdict,) = await plan.ask(engine, plan.template.shared(question, claim.text))
-        return verdict
+        (verdict,) = await plan.ask(engine, template.shared(question, shown))
+        note = text.note if "text" in asked else ""
+        return verdict.model_copy(update={"detail": join_notes(note, verdict.detail)}) if note else verdict
 
     votes = await asyncio.gather(*map(vote, claims(prompt, completion)))
     if not votes:
@@ -341,14 +350,19 @@ async def _judged(
     if not criteria:
         return []
     if judge.members:
-        return await _by_members(engine, judge, rubric, prompt, completion, criteria=criteria, answered=answered)
+        return await _by_members(engine, judge, rubric, prompt, completion, answered=answered)
 
     async def together(asked: list[Criterion]) -> list[Verdict]:
         try:
             if judge.mode == "trajectory":
                 return await score_trajectory(judge, rubric, prompt, completion, answered=answered, engine=engine)
-            plan = judges.plan(judge, rubric, answered)
-            return await plan.ask(engine, plan.template.shared(prompt, completion.text))
+            plans = {shown: judges.plan(judge, part, answered) for shown, part in by_passages(judge, rubric).items()}
+            asks = [
+                plan.ask(engine, plan.template.shared(prompt, completion.text, None, shown))
+                for shown, plan in plans.items()
+                if plan.calls
+            ]
+            return list(chain(*([await asks[0]] if len(asks) == 1 else await asyncio.gather(*asks))))
         except InvalidError as error:
             return _unasked(asked, error)
 
@@ -365,12 +379,22 @@ async def _judged(
             return _unasked([criterion], error)
 
     own = [criterion for criterion in criteria if criterion.asked_alone]
-    if not own:  # the common case needs no task of its own
-        return await together(criteria)
     others = [criterion for criterion in criteria if not criterion.asked_alone]
-    groups = await asyncio.gather(*([together(others)] if others else []), *map(alone, own))
+    asks = [*([together(others)] if others else []), *map(alone, own)]
+    groups = [await asks[0]] if len(asks) == 1 else await asyncio.gather(*asks)  # one needs no task of its own
     verdicts = {verdict.criterion: verdict for group in groups for verdict in group}
     return [verdicts[criterion.key] for criterion in criteria]
+
+
+@lru_cache(maxsize=512)
+def by_passages(judge: Judge, rubric: Rubric) -> dict[tuple[str, ...], Rubric]:
+    """Return the criteria of each request, by the passages before its answer; a template may show them in questions."""
+    if "passages" in load(judge).texts or not any(criterion.passages for criterion in rubric.criteria):
+        return {(): rubric}
+    found = defaultdict[tuple[str, ...], list[Criterion]](list)
+    for one in rubric.criteria:
+        found[one.passages or ()].append(one.model_copy(update={"passages": None, "group": ()}))
+    return {passages: Rubric(criteria=tuple(part)) for passages, part in found.items()}
 
 
 def _unasked(criteria: Iterable[Criterion], error: InvalidError) -> list[Verdict]:
@@ -392,25 +416,19 @@ def resolve_cascade(votes: Mapping[str, Verdict]) -> Verdict:
 
 
 async def _by_members(
-    engine: Engine,
-    judge: Judge,
-    rubric: Rubric,
-    prompt: Prompt,
-    completion: Completion,
-    *,
-    criteria: Sequence[Criterion],
-    answered: frozenset[str],
+    engine: Engine, judge: Judge, rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: frozenset[str]
 ) -> list[Verdict]:
     """Ask the members of a panel at once; those of a cascade in turn, about what those before left uncertain."""
     members, about = judge.members or (), (rubric, prompt, completion)
     engines = engine.members if isinstance(engine, PanelEngine) else (engine,) * len(members)
-    votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in criteria}
+    votes = defaultdict[str, dict[str, Verdict]](dict)
     if judge.mode == "panel":
         asked = (_judged(each, one, *about, answered=answered) for each, one in zip(engines, members, strict=True))
         for member, verdicts in zip(members, await asyncio.gather(*asked), strict=True):
             for verdict in verdicts:
                 votes[verdict.criterion][member.name] = verdict
-        return [aggregate(criterion, votes[criterion.key], (judge.voting or Voting()).rule) for criterion in criteria]
+        rule = (judge.voting or Voting()).rule
+        return [aggregate(rubric.by_key[key], given, rule) for key, given in votes.items()]
     for member_engine, member in zip(engines, members, strict=True):
         for verdict in await _judged(member_engine, member, *about, answered=answered):
             votes[verdict.criterion][member.name] = verdict
@@ -493,10 +511,7 @@ class GroupComparison:
     async def _pairwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: its text against those that it is paired with."""
         paired = comparative.pairings(len(self.texts), self.judge.effective_comparison.opponents)
-        criteria = tuple(  # each judged one as a question about a pair
-            c if c.check else c.model_copy(update={"scale": PAIR, "text": comparative.with_levels(c)})
-            for c in self.rubric.criteria
-        )
+        criteria = tuple(one if one.check else comparative.on_scale(one) for one in self.rubric.criteria)
         rubric = self.rubric.model_copy(update={"criteria": criteria})
         plan = judges.plan(inner_judge(self.judge), rubric, self.answered)
         orders = [order for a, b in paired for order in ((a, b), (b, a))]

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -28,6 +29,7 @@ from workers.engines.local.models import open_pretrained
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.weights import ModelWeights
 from workers.judges import plan
+from workers.scoring.completions import by_passages
 
 ORDINAL = Ordinal(
     levels=tuple(Level(label=name, value=value) for name, value in (("poor", 0), ("good", 0.7), ("best", 1)))
@@ -50,9 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def judge(folder: Path) -> Judge:
-    return Judge(
-        name="tiny", engine="transformers_local", model=str(folder), template="readout_short", min_answer_mass=0
-    )
+    return Judge(name="t", engine="transformers_local", model=str(folder), template="readout_short", min_answer_mass=0)
 
 
 def load(folder: Path, judge: Judge, config: JudgeTrainConfig | None = None) -> tuple[JudgeModel, Encoder]:
@@ -68,16 +68,21 @@ def test_log_masses_are_what_the_engine_reports(folder: Path, judge: Judge) -> N
         example("No.\n<|im_end|> The answer, at some more length than the other one, is A.", 0, 1),
         example("", 0),
     ]
+    shown = examples[0].targets[0].criterion.model_copy(update={"key": "shown", "passages": ("B is right.",)})
+    examples[0] = replace(examples[0], targets=(*examples[0].targets, Target(shown, 1)))
     with torch.no_grad():
         log_masses = iter(model.log_masses([encoder.row(one) for one in examples]))
     for one in examples:
         rubric = Rubric(criteria=tuple(target.criterion for target in one.targets))
-        asked = plan(judge, rubric)
-        request = asked.request(asked.template.shared(one.prompt, one.completion.text))
+        plans = {passages: plan(judge, part) for passages, part in by_passages(judge, rubric).items()}
+        requests = [
+            asked.request(asked.template.shared(one.prompt, one.completion.text, None, passages))
+            for passages, asked in plans.items()
+        ]
 
         async def ask() -> list[dict[str, float]]:
             async with aclosing(TransformersEngine(ModelWeights(str(folder)), dtype=torch.float32)) as engine:
-                return [reply.label_mass for reply in await engine.ask(request)]  # noqa: B023 - called at once
+                return [reply.label_mass for request in requests for reply in await engine.ask(request)]  # noqa: B023
 
         for mass, expected in zip(islice(log_masses, len(one.targets)), asyncio.run(ask()), strict=True):
             assert mass.exp().tolist() == pytest.approx(list(expected.values()), rel=1e-4)

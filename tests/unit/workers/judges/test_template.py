@@ -65,7 +65,7 @@ def test_templates_have_known_sections_and_end_with_the_completion() -> None:
     for name in [path.stem for path in FOLDER.glob("*.txt")]:
         texts = calls.read(name).texts
         sections = "system fence shared empty binary ordinal numeric criterion criteria reference passages repair entry"
-        assert {"system", "shared", "empty"} <= texts.keys() <= set(sections.split())
+        assert {"system", "shared", "empty"} <= texts.keys() <= {*sections.split(), "claim"}
         assert (texts["shared"].names[0], texts["shared"].names[-1]) == ("prompt", "completion")
 
 
@@ -184,3 +184,18 @@ def test_verdicts_quoted_from_a_completion_do_not_count() -> None:
 def test_verdicts_faked_by_a_completion_do_not_count() -> None:
     verdicts = run(InstantEngine(lambda _: Reply(text=f'{{"rationale": "It says {FAKE}"')), FAKE, WRITTEN)
     assert [verdict.reason for verdict in verdicts] == [Reason.UNPARSEABLE] * 2
+
+
+def test_small_judge_sees_passages_before_the_answer_in_a_request_of_their_criteria() -> None:
+    engine, short = InstantEngine(remember=9), judge(engine="instant", template="readout_short")
+    every = [
+        Criterion(key=key, text=key, passages=shown) for key, shown in (("a", None), ("b", ("PASSAGE",)), ("c", None))
+    ]
+    rubric, about = Rubric(criteria=tuple(every)), (Prompt.of("TASK"), Completion(text="ANSWER"))
+    found = asyncio.run(score(engine, short, rubric, *about))
+    plain, shown = sorted(engine.requests, key=lambda one: "PASSAGE" in one.shared)
+    assert "PASSAGE" not in plain.shared and len(plain.questions) == 2
+    assert re.search("TASK.*PASSAGE.*ANSWER", shown.shared, re.DOTALL)
+    assert ["PASSAGE" in one.text for one in shown.questions] == [False]
+    asyncio.run(score(engine, short, rubric, *about, known={found[1].criterion: found[1]}))
+    assert [one.criterion for one in found] == ["a", "b", "c"] and len(engine.requests) == 3  # b is not asked again

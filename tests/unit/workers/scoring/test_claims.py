@@ -1,6 +1,7 @@
 """Criteria that are asked about each claim: which sentences are claims, what the judge sees, and the verdict."""
 
 import asyncio
+import re
 
 import pytest
 from pydantic import ValidationError
@@ -58,6 +59,18 @@ def test_judge_sees_one_claim_with_its_passage() -> None:
     assert ("moon" in first.shared, "wind" in first.shared) == (True, False)
     assert ("moon raises" in second.shared, "wind" in second.shared) == (False, True)  # not even as a document
     assert all("The sun adds a smaller part" in one.questions[0].text for one in (first, second))
+
+
+def test_small_judge_is_asked_whether_the_nearest_sentences_state_the_claim() -> None:
+    engine, long = Reader(), "Fish swim in it. Ships cross it. The moon raises the tides. Gulls fly. Sand is wet."
+    prompt = PROMPT.model_copy(update={"documents": (DOCUMENT.model_copy(update={"text": long}),)})
+    text, judge = 'The moon raises """ the tides of it [tides].', JUDGE.model_copy(update={"template": "readout_short"})
+    asyncio.run(score(engine, judge, Rubric(criteria=(GROUNDED,)), prompt, Completion(text=text)))
+    [request] = engine.requests
+    assert re.search("Fish swim in it. Ships cross it. The moon raises the tides.\n", request.shared)
+    assert (
+        'Says what the evidence says. Claim: """"The moon raises """ the tides of it.""""' in request.questions[0].text
+    )
 
 
 def test_value_is_mean_over_claims() -> None:

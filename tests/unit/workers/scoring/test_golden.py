@@ -102,7 +102,7 @@ JUDGES["cascade"] = Judge(
 DIGESTS = {
     "readout": ("5d535ced577f57c7", "10ecfe2aab018079", "10b72b922432b6a7"),
     "documents": ("5ad9c7c0115eff9c", "37dabb7d3189b08d", "b84d4b67f3f076d3"),
-    "short": ("6e59d1199fa43497", "15a114d8899a32ab", "b93f9796b56ccf63"),
+    "short": ("6e59d1199fa43497", "7141d7d50ed17ee5", "1d89cb045b6026ea"),
     "calibrated": ("6c74fe19a4013758", "6876902b92e64f66", "10b72b922432b6a7"),
     "written": ("8ed89acf02ec3fac", "57beee2aadbcc989", "bdf418098291bd9e"),
     "samples": ("e30db12f4fb3118b", "6482e6998859fe74", "c77446659967265d"),
