@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from rubricsvc.cli.commands import VALIDATORS
+from rubricsvc.services import lazy
 from trainer.alarms import alarms, tool_alarms
 
 
@@ -104,4 +104,4 @@ def test_tool_alarms_report_steps_without_any_report() -> None:
 
 def test_alarms_reach_reports_of_the_service() -> None:
     steps = history([0.9] * 30, [0.95] * 20 + [0.5] * 10)
-    assert VALIDATORS.alarms(steps, ()) == alarms(steps, ()) != []
+    assert lazy.alarms(steps, ()) == alarms(steps, ()) != []
