@@ -236,6 +236,14 @@ CHECKS = "checks"
 """The score of the checks alone; `REWARD` is that of the training."""
 
 
+class LoraConfig(ConfigSection):
+    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on linear layers from ``first_layer``."""
+
+    rank: int = Field(default=16, ge=1, le=1024)
+    alpha: float = Field(default=32.0, gt=0.0, le=1e5)
+    first_layer: int = Field(default=0, ge=0)
+
+
 class PolicyConfig(ConfigSection):
     """The policy."""
 
@@ -244,6 +252,7 @@ class PolicyConfig(ConfigSection):
     dtype: Literal["bfloat16", "float32"] | None = None
     device: str | None = None
     chat_template_kwargs: dict[str, JsonValue] | None = None
+    lora: LoraConfig | None = None
 
 
 class SamplingConfig(ConfigSection):
@@ -502,7 +511,9 @@ class TrainConfig(ConfigSection):
             raise ValueError("environment `mcp`: name its servers with [tools] mcp = [{name = …, command = […]}]")
         return self
 
-    def identity(self, tasks_digest: str, std_floor: float, judge_digest: str | None = None) -> Identity:
+    def identity(
+        self, tasks_digest: str, std_floor: float, judge_digest: str | None = None, base_sha256: str | None = None
+    ) -> Identity:
         """Return what must be the same for a run to be resumed, of which its tasks are given by their digest.
 
         ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge
@@ -514,6 +525,7 @@ class TrainConfig(ConfigSection):
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
         pinned = {"judge_digest": judge_digest} if judge_digest else {}
+        pinned |= {"policy.base_sha256": base_sha256} if base_sha256 else {}  # of an adapter's base
         if self.algorithm.endswith(".py"):  # what it is, wherever it lies
             pinned["algorithm"] = hashlib.sha256(Path(self.algorithm).read_bytes()).hexdigest()
         if self.out is not None and Path(self.policy.model).is_dir():

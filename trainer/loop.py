@@ -16,7 +16,6 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import time
@@ -127,18 +126,13 @@ def train(
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
     floor, of_tasks = constants["std_floor"], digest([task.digests for task in tasks])
-    identity = config.identity(of_tasks, floor, judge.digest if judge else None)
+    identity = config.identity(of_tasks, floor, judge.digest if judge else None, policy.base[1])
     control = config.control
     trained_on = rewards if control is None else ControlRewards(rewards, control.reward, config.seed)
     scorer = StepScorer(trained_on, config, stop or Event(), recorder)
     optimizer = MasterAdamW(policy.model, config.optim)
     needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm == SUPERVISED
-    reference = None
-    if needs_start:  # a copy that is not trained
-        model, name = copy.deepcopy(policy.model).requires_grad_(False), f"{policy.name} (reference)"
-        how: dict[str, Any] = {"fold_system": policy.fold_system}
-        reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server, **how)
-        reference.template_options = policy.template_options
+    reference = policy.start() if needs_start else None
     algorithm = algorithm_of(config.algorithm, config.optim)
     state = TrainState(policy, reference, optimizer, config, floor, evolution, algorithm)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0

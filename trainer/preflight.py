@@ -46,6 +46,7 @@ from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
 from trainer.environments.tools import make_acting
 from trainer.monitors.measures import measures
+from trainer.policies.lora import adapted_layers
 from trainer.policies.policy import Policy, context_of, prompt_ids
 from trainer.recording import replace_text
 from trainer.rewards import (
@@ -652,8 +653,12 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
     with loading(config.policy.model):
         model = AutoConfig.from_pretrained(model_path(config.policy.model))
         with torch.device("meta"):
-            weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
+            empty = AutoModelForCausalLM.from_config(model)
+            weights = trained = sum(param.numel() for param in empty.parameters())
     copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm == SUPERVISED else 1
+    if (lora := config.policy.lora) is not None:  # the start is the model without the adapter
+        layers, copies = adapted_layers(empty, lora).values(), 1
+        trained = sum(lora.rank * (one.in_features + one.out_features) for one in layers)
     device, context = config.policy.device or default_device(), context_of(model)
     try:
         torch.empty(0, device=device)
@@ -667,7 +672,7 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
     else:
         with suppress(ValueError, OSError):
             available = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    memory = Memory(weights * (MASTER_BYTES + size * copies), available, device)
+    memory = Memory(weights * size * copies + trained * MASTER_BYTES, available, device)
     problems: list[str] = []
     name, new = "sampling.max_new_tokens", config.sampling.max_new_tokens
     if acting is not None:
@@ -690,7 +695,7 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         take = f"{weights / GB:.2f} billion weights take {_size(memory.needed)} to train on {device}"
         problems.append(f"policy.model: {take}, which has {_size(memory.available)}; at most {fits:.2f} billion fit")
     if config.out is not None:
-        problems += _disk_problems(config, weights * (SAVED_BYTES + size), config.out)
+        problems += _disk_problems(config, weights * size + trained * SAVED_BYTES, config.out)
     if problems:
         raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
     return memory

@@ -540,6 +540,7 @@ class Run:
             model = run.policy.model if run.demonstrations is None else warmed_up_model(run)
         server = SamplingServer(run.sampling.server, run.out) if run.sampling.server else None
         how: dict[str, Any] = run.policy.model_dump(include={"dtype", "device", "fold_system"})
+        how |= {"lora": run.policy.lora, "seed": run.seed}
         policy = Policy.load(str(model), acting=make_acting(run.environment, run.tools), server=server, **how)
         policy.name, policy.template_options = run.policy.model, run.policy.chat_template_kwargs or {}
         if policy.server is not None:
@@ -674,7 +675,12 @@ class Run:
         before = json.loads((checkpoint.folder(self.out, step) / "state.json").read_bytes())["identity"]
         setting = config.optim.std_floor
         floor = before["optim.std_floor"] if setting == "judge" else setting
-        now = config.identity(digest([task.digests for task in tasks.train]), floor, before.get("judge_digest"))
+        now = config.identity(
+            digest([task.digests for task in tasks.train]),
+            floor,
+            before.get("judge_digest"),
+            before.get("policy.base_sha256"),
+        )
         checkpoint.check_identity(checkpoint.folder(self.out, step), before, now)
         if config.eval is not None:
             check_setup(self.out, read(self.out, LINES), setup_of(config.eval, config, tasks.held_out))

@@ -9,16 +9,8 @@ from pydantic import Field, field_validator
 
 from rubricsvc.core.base import Text, Title
 from rubricsvc.core.judge import LOCAL, Judge
-from trainer.config import ConfigSection, OutputFolder, PathBeside, read_toml
+from trainer.config import ConfigSection, LoraConfig, OutputFolder, PathBeside, read_toml
 from workers.engines.local.embedded_model import EMBEDDED
-
-
-class LoraConfig(ConfigSection):
-    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on linear layers from ``first_layer``."""
-
-    rank: int = Field(default=16, ge=1, le=1024)
-    alpha: float = Field(default=32.0, gt=0.0, le=1e5)
-    first_layer: int = Field(default=0, ge=0)
 
 
 class JudgeOptimConfig(ConfigSection):

@@ -43,6 +43,7 @@ from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Example, Prepared, Question, questions, sample
 from trainer.judge_training.training import MUTABLE, Encoder, JudgeModel, Trained, encode, train
+from trainer.policies.lora import save_adapter
 from trainer.recording import Metrics, replace_text, sync
 from workers.audit import cases, runner, suites
 from workers.audit.repeatability import measure
@@ -138,14 +139,7 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
     with _writing(final):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        model.model.save_pretrained(part)  # peft's format
-        files.copy_permissions(part)
-        fields = json.loads((part / files.ADAPTER_CONFIG).read_text(encoding="utf-8"))
-        fields |= {"base_model_name_or_path": config.judge.model, "target_modules": sorted(fields["target_modules"])}
-        replace_text(part / files.ADAPTER_CONFIG, json.dumps(fields, indent=2, sort_keys=True) + "\n")
-        base = {"model": config.judge.model, "base_sha256": model.base_sha256}
-        replace_text(part / files.BASE_FILE, json.dumps(base, indent=2) + "\n")
-        (part / "README.md").unlink(missing_ok=True)
+        save_adapter(model.model, part, config.judge.model, model.base_sha256)
         _write_judge(part, config.judge)
         trained = files.weights_sha256(part)
         shutil.rmtree(final, ignore_errors=True)

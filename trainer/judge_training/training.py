@@ -36,9 +36,11 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from trainer import checkpoint
-from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
+from trainer.config import LoraConfig
+from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Dataset, Example, Parts, sample
 from trainer.optim import MasterAdamW, micro_batches
+from trainer.policies.lora import add_adapter
 from trainer.policies.policy import use_grouped_attention
 from trainer.recording import History, Metrics, write_config
 from workers.engines.base import EngineRequest
@@ -133,27 +135,9 @@ class JudgeModel:
 
     def __init__(self, model: Any, lora: LoraConfig, *, seed: int, base_sha256: str = "") -> None:
         self.base_sha256 = base_sha256
-        from peft import LoraConfig as PeftConfig
-        from peft import get_peft_model
-
         use_grouped_attention(model)
         model.eval()  # no dropout
-        torch.manual_seed(seed)
-        # Workers can merge linear layers only; `log_masses` reads the weights of the head directly.
-        head, layers = model.get_output_embeddings(), model.config.num_hidden_layers
-        linear = [name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head]
-        if lora.first_layer >= layers:
-            raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {layers}")
-        config = PeftConfig(
-            r=lora.rank,
-            lora_alpha=lora.alpha,
-            target_modules=sorted({name.rpartition(".")[2] for name in linear}),
-            layers_to_transform=list(range(lora.first_layer, layers)) if lora.first_layer else None,
-            bias="none",
-            task_type="CAUSAL_LM",
-        )
-        # The adapter's type is that of the model; the optimiser keeps float32 masters.
-        self.model = get_peft_model(model, config, autocast_adapter_dtype=False)
+        self.model = add_adapter(model, lora, seed)
         self._causal = model
 
     def log_masses(self, rows: Sequence[Row]) -> list[Tensor]:

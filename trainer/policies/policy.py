@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -35,14 +35,16 @@ from transformers.utils import logging as transformers_logging
 from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
-from trainer.config import SamplingConfig
+from trainer.config import LoraConfig, SamplingConfig
 from trainer.data.tasks import stream_seed
 from trainer.environments.episodes import Acting, Answers, begin
 from trainer.environments.tool_calls import Tool, with_tools
 from trainer.optim import LOWER_LR, NonFiniteError
+from trainer.policies.lora import add_adapter, merged_weights, save_adapter
 from trainer.policies.rollouts import NO_OPTIONS, Rollouts, Transcript, rollouts_of
 from trainer.policies.sampling_server import SamplingServer
-from workers.engines.local.models import default_device, default_dtype, end_ids, open_pretrained
+from workers.engines.local.models import default_device, default_dtype, end_ids, model_folder, open_pretrained
+from workers.engines.local.weights import ModelWeights, base_sha256
 
 GRACE_S = 0.5
 """Seconds that all wait for the tools of a message: rounding, and with it what is sampled, depends on the batch."""
@@ -160,6 +162,9 @@ class Policy:
         self.acting, self.server, self.fold_system = acting, server, fold_system
         self.template_options: Mapping[str, Any] = {}
         self._id = uuid4().hex
+        self.adapter: Any = None  # peft's view of the model, whose base has a name and a digest
+        self.base = "", ""
+        self.is_start = False
         self.model = model.eval()
         use_grouped_attention(model)
         self.tokenizer = tokenizer
@@ -181,13 +186,28 @@ class Policy:
         acting: Acting | None = None,
         server: SamplingServer | None = None,
         fold_system: bool = False,
+        lora: LoraConfig | None = None,
+        seed: int = 0,
     ) -> Self:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
-        ``dtype`` is by default bfloat16 where the device computes with it, else float32.
+        ``dtype`` is by default bfloat16 where the device computes with it, else float32. With ``lora`` a fresh adapter
+        is trained, which depends on ``seed``, and the model's own weights stay.
         """
         loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or default_dtype(device or "")))
-        return cls(loaded.to(device or default_device()), tokenizer, model, acting, server, fold_system=fold_system)
+        policy = cls(loaded.to(device or default_device()), tokenizer, model, acting, server, fold_system=fold_system)
+        if lora is not None:
+            policy.adapter = add_adapter(policy.model, lora, seed)
+            policy.base = model, base_sha256(model, model_folder(ModelWeights(model)))
+        return policy
+
+    def start(self) -> Policy:
+        """Return the policy that it is now, before it is trained: without its adapter, if it has one, else a copy."""
+        start = copy.copy(self)
+        start.name, start._id, start.is_start = f"{self.name} (reference)", uuid4().hex, True
+        if self.adapter is None:
+            start.model = copy.deepcopy(self.model).requires_grad_(False)
+        return start
 
     @property
     def device(self) -> torch.device:
@@ -200,9 +220,14 @@ class Policy:
         return f"{self._id}-{sum(weight._version for weight in self.model.parameters())}"
 
     def save(self, folder: Path) -> None:
-        """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it."""
+        """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it.
+
+        An adapter is merged into them, and by itself in ``folder/adapter``.
+        """
         transformers_logging.disable_progress_bar()
-        self.model.save_pretrained(folder)
+        self.model.save_pretrained(folder, state_dict=merged_weights(self.model) if self.adapter else None)
+        if self.adapter:
+            save_adapter(self.adapter, folder / "adapter", *self.base)
         self.tokenizer.save_pretrained(folder)
 
     def encode(self, prompts: Sequence[Prompt], max_new_tokens: int = 0) -> tuple[Tensor, Tensor]:
@@ -313,14 +338,15 @@ class Policy:
         mask, position_BT = context_mask_BT.long(), (context_mask_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
         if context_BT is not None:
             mask, position_BT = separate_contexts(context_mask_BT, context_BT)
-        output = self.model(
-            input_ids=ids_BT,
-            attention_mask=mask,
-            position_ids=position_BT,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=keep,
-        )
+        with self.adapter.disable_adapter() if self.adapter and self.is_start else nullcontext():
+            output = self.model(
+                input_ids=ids_BT,
+                attention_mask=mask,
+                position_ids=position_BT,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=keep,
+            )
         logits: Tensor = output.logits
         return logits
 

@@ -14,21 +14,25 @@ import torch
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.alarms import monitor_alarms
 from trainer.algorithms.advantages import GroupRewards
 from trainer.algorithms.custom import Algorithm
 from trainer.algorithms.losses import loss as built_in
+from trainer.config import LoraConfig
 from trainer.data.tasks import Task, tasks_of_step
 from trainer.loop import TrainState, train, update
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
+from trainer.preflight import check_sizes
 from trainer.recording import Metrics
 from trainer.recording import read as read_metrics
 from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
+from workers.engines.local.models import open_merged
+from workers.engines.local.weights import ModelWeights
 
 REWARDS = CallableRewards(share_of_a)
 TIMES = {"step_time", "sample_time", "score_time", "train_time", "monitor_time"}
@@ -226,3 +230,50 @@ def test_train_warns_of_a_collapse_in_the_step_that_shows_it(caplog: pytest.LogC
     assert {"self-BLEU" in one.text for one in raised} == {True, False}, "and others: the policy writes one letter"
     assert all(f"step {one.step}: {one.text}" in caplog.text for one in raised)
     assert all(16 <= (one.step or 0) < 30 for one in raised)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_train_with_an_adapter(tmp_path: Path, dtype: str) -> None:
+    """The base stays and is the start; a checkpoint is the merged model and the adapter, and only of this base."""
+    tiny_policy(dtype=getattr(torch, dtype)).save(base := tmp_path / "base")
+    how: dict[str, Any] = {"dtype": dtype, "device": "cpu", "lora": LoraConfig(rank=4, first_layer=1)}
+    optim = {"lr": 3e-2, "kl_every": 1}
+
+    def trained(out: Path, steps: int, seed: int = 0, *, resume: bool = False) -> tuple[Policy, list[Metrics]]:
+        policy, config = Policy.load(str(base), seed=seed, **how), tiny_config(out=out, steps=steps, optim=optim)
+        return policy, loop.train(policy, TASKS, REWARDS, config, resume=resume).steps
+
+    policy, steps = trained(tmp_path / "whole", 6)
+    assert steps[0]["kl/start"] == 0 and steps[-1]["kl/start"] > 0
+    trained(tmp_path / "cut", 3)
+    again, resumed = trained(tmp_path / "cut", 6, seed=1, resume=True)
+    assert timeless(resumed) == timeless(steps)
+    saved = checkpoint.folder(tmp_path / "whole", 6)
+    assert (saved / "optimizer.safetensors").stat().st_size < (base / "model.safetensors").stat().st_size
+    changed = {name for name, param in policy.model.named_parameters() if param.requires_grad}
+    assert changed and all(".layers.1." in name and ".lora_" in name for name in changed)
+    untouched, merged = Policy.load(str(base), **how), Policy.load(str(saved / "model"), dtype=dtype, device="cpu")
+    rollouts = untouched.sample([task.prompt for task in TASKS], 2, tiny_config().sampling, 1)
+    with torch.no_grad():
+        now, there, start, before = (
+            one.logprobs(rollouts, 1.0)[0] for one in (policy, merged, again.start(), untouched)
+        )
+    near = {"atol": 1e-4 if dtype == "float32" else 0.1, "rtol": 0.0}
+    torch.testing.assert_close(there, now, **near)
+    assert torch.equal(start, before) and not torch.allclose(now, before, **near)
+    own = ModelWeights(str(base), adapter=str(saved / "model/adapter"))
+    for mine, read in zip(weights(merged), open_merged(own, getattr(torch, dtype))[0].parameters(), strict=True):
+        torch.testing.assert_close(read, mine)  # by the reader of judges
+    tiny_policy(seed=7, dtype=getattr(torch, dtype)).save(base)
+    with pytest.raises(ConflictError) as caught:
+        trained(tmp_path / "cut", 8, resume=True)
+    assert caught.value.path == "policy.base_sha256"
+    with pytest.raises(InvalidError) as of_base:
+        open_merged(own, getattr(torch, dtype))
+    assert "trained on" in of_base.value.message
+    missing = LoraConfig(first_layer=2)
+    config = tiny_config(policy={"model": str(base), "dtype": dtype, "lora": missing})
+    for check in (partial(Policy.load, str(base), **how | {"lora": missing}), partial(check_sizes, config, TASKS)):
+        with pytest.raises(InvalidError) as no_layer:
+            check()
+        assert no_layer.value.path == "lora.first_layer"
