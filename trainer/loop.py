@@ -276,24 +276,35 @@ def _resampled(
     step: int,
     clock: dict[str, float],
 ) -> tuple[ScoredBatch, Metrics]:
-    """Replace groups without a signal, if the settings say so, and return how many."""
-    config = state.config
+    """Replace groups without a signal by those of other prompts, if the settings say so; return how many."""
+    config, used, sampled, kept, rounds = state.config, list(batch.tasks), 0, 0, 0
     if config.prompts is None or not config.prompts.max_resamples:
         return batch, {}
-
-    def sample(number: int, used: list[Task], count: int) -> ScoredBatch | None:
-        fresh = other_tasks(tasks, step, number, used, config)[:count]
-        if not fresh:
-            return None
+    for number in range(1, config.prompts.max_resamples + 1):
+        without = [group for group, signal in enumerate(batch.has_signal) if not signal]
+        others = other_tasks(tasks, step, number, used, config)[: len(without)] if without else []
+        if not others:
+            break
         start = time.perf_counter()
-        rollouts = sample_tasks(state.sampler, fresh, config, step, number)
-        sampled = time.perf_counter()
-        found, _ = _scored(state, scorer, fresh, rollouts, step)
-        clock["sample_time"] += sampled - start
-        clock["score_time"] += time.perf_counter() - sampled
-        return found
-
-    return with_signal(batch, sample, config.prompts.max_resamples)
+        rollouts = sample_tasks(state.sampler, others, config, step, number)
+        clock["sample_time"] += (end := time.perf_counter()) - start
+        fresh, _ = _scored(state, scorer, others, rollouts, step)
+        clock["score_time"] += time.perf_counter() - end
+        rounds, sampled, used = number, sampled + len(others), used + others
+        better = [group for group, signal in enumerate(fresh.has_signal) if signal]
+        kept += len(better)
+        if better:
+            left = sorted({*range(len(batch.tasks))} - set(without[: len(better)]))
+            parts = [batch.select(left), fresh.select(better)] if left else [fresh.select(better)]
+            batch = ScoredBatch(
+                [task for part in parts for task in part.tasks],
+                join([part.rollouts for part in parts]),
+                [completion for part in parts for completion in part.completions],
+                [scored for part in parts for scored in part.scored],
+                torch.cat([part.rewards_GM for part in parts]),
+                torch.cat([part.counted_GM for part in parts]),
+            )
+    return batch, {"resample/rounds": rounds, "resample/sampled_groups": sampled, "resample/kept_groups": kept}
 
 
 def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int, number: int = 0) -> Rollouts:
@@ -417,36 +428,6 @@ class ScoredBatch:
             self.rewards_GM[list(groups)],
             self.counted_GM[list(groups)],
         )
-
-
-Sample = Callable[[int, list[Task], int], ScoredBatch | None]
-"""Samples and scores groups of other prompts, given the number of the round (from 1), the tasks that the step had so
-far, and how many are wanted; None where there are no others."""
-
-
-def with_signal(batch: ScoredBatch, sample: Sample, max_rounds: int) -> tuple[ScoredBatch, Metrics]:
-    """Return the batch with as many groups as before, and how many were sampled and kept beside the first ones."""
-    used, sampled, kept, rounds = list(batch.tasks), 0, 0, 0
-    for number in range(1, max_rounds + 1):
-        without = [group for group, signal in enumerate(batch.has_signal) if not signal]
-        fresh = sample(number, used, len(without)) if without else None
-        if fresh is None:
-            break
-        rounds, sampled, used = number, sampled + len(fresh.tasks), used + fresh.tasks
-        better = [group for group, signal in enumerate(fresh.has_signal) if signal]
-        kept += len(better)
-        if better:
-            left = sorted({*range(len(batch.tasks))} - set(without[: len(better)]))
-            parts = [batch.select(left), fresh.select(better)] if left else [fresh.select(better)]
-            batch = ScoredBatch(
-                [task for part in parts for task in part.tasks],
-                join([part.rollouts for part in parts]),
-                [completion for part in parts for completion in part.completions],
-                [scored for part in parts for scored in part.scored],
-                torch.cat([part.rewards_GM for part in parts]),
-                torch.cat([part.counted_GM for part in parts]),
-            )
-    return batch, {"resample/rounds": rounds, "resample/sampled_groups": sampled, "resample/kept_groups": kept}
 
 
 @dataclass(frozen=True)

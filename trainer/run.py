@@ -675,12 +675,8 @@ class Run:
         before = json.loads((checkpoint.folder(self.out, step) / "state.json").read_bytes())["identity"]
         setting = config.optim.std_floor
         floor = before["optim.std_floor"] if setting == "judge" else setting
-        now = config.identity(
-            digest([task.digests for task in tasks.train]),
-            floor,
-            before.get("judge_digest"),
-            before.get("policy.base_sha256"),
-        )
+        known = (before.get(name) for name in ("judge_digest", "policy.base_sha256"))
+        now = config.identity(digest([task.digests for task in tasks.train]), floor, *known)
         checkpoint.check_identity(checkpoint.folder(self.out, step), before, now)
         if config.eval is not None:
             check_setup(self.out, read(self.out, LINES), setup_of(config.eval, config, tasks.held_out))

@@ -22,16 +22,13 @@ def adapted_layers(model: Any, lora: LoraConfig) -> dict[str, nn.Linear]:
     Raises:
         InvalidError: There are none.
     """
-    head, layers = model.get_output_embeddings(), model.config.get_text_config().num_hidden_layers
-    numbered = ((name, re.search(r"\.(\d+)\.", name), one) for name, one in model.named_modules())
-    found = {
-        name: one
-        for name, number, one in numbered
-        if isinstance(one, nn.Linear) and one is not head
-        if not lora.first_layer or (number is not None and int(number[1]) >= lora.first_layer)
-    }
+    head, found = model.get_output_embeddings(), dict[str, nn.Linear]()
+    for name, one in model.named_modules():
+        number = re.search(r"\.(\d+)\.", name)
+        if isinstance(one, nn.Linear) and one is not head and int(number[1] if number else 0) >= lora.first_layer:
+            found[name] = one
     if not found:
-        message = f"no linear layer from layer {lora.first_layer} on: the model has {layers} layers, counted from 0"
+        message = f"the model has no linear layer from layer {lora.first_layer} on, counted from 0"
         raise InvalidError(message, hint="lower lora.first_layer, or choose another model", path="lora.first_layer")
     return found
 
@@ -51,7 +48,6 @@ def add_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
         lora_alpha=lora.alpha,
         target_modules=sorted({name.rpartition(".")[2] for name in layers}),
         layers_to_transform=list(range(lora.first_layer, last)) if lora.first_layer else None,
-        bias="none",
         task_type="CAUSAL_LM",
     )
     return get_peft_model(model, config, autocast_adapter_dtype=False)
@@ -59,7 +55,10 @@ def add_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
 
 @torch.no_grad()
 def merged_weights(model: Any) -> dict[str, Tensor]:
-    """Return the weights of a model with its adapter added to them in float32, by their names without it."""
+    """Return the weights of a model with its adapter added to them in float32, by their names without it.
+
+    The model stays as it is: to add and then to subtract would round its weights.
+    """
     named = model.state_dict().items()
     weights = {name.replace(".base_layer", ""): value for name, value in named if ".lora_" not in name}
     for name, layer in model.named_modules():

@@ -280,7 +280,8 @@ class Policy:
         logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
         cache.batch_select_indices(prompt_of_B)
         mask_BP = mask_QP[prompt_of_B]
-        return Decoding(self, cache, mask_BP, logits_QV[prompt_of_B], mask_BP.sum(-1))
+        grows = all(type(layer) is GrowingLayer for layer in cache.layers)
+        return Decoding(self, cache, mask_BP, logits_QV[prompt_of_B], mask_BP.sum(-1), grows)
 
     def texts(self, rows: Sequence[Sequence[int]]) -> tuple[str, ...]:
         """Return the texts of tokens, with U+FFFD for characters that a service cannot store."""
@@ -469,8 +470,8 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
 
     keys: Tensor
     values: Tensor
-    _buffers: tuple[Tensor, Tensor]
-    _views: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
+    buffers: tuple[Tensor, Tensor]
+    views: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
 
     def update(self, key_BKTD: Tensor, value_BKTD: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Append the keys and values of new tokens; return all of them [B, K, L, D]."""
@@ -478,31 +479,27 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
         if torch.is_grad_enabled() or not before:
             appended: tuple[Tensor, Tensor] = super().update(key_BKTD, value_BKTD, *args, **kwargs)
             return appended
-        is_own = self.keys is self._views[0] and self.values is self._views[1]
-        if not is_own or length > self._buffers[0].shape[-2]:
+        is_own = self.keys is self.views[0] and self.values is self.views[1]
+        if not is_own or length > self.buffers[0].shape[-2]:
             grown = [
                 states.new_empty((*states.shape[:-2], length + ROOM, states.shape[-1]))
                 for states in (self.keys, self.values)
             ]
             for buffer, states in zip(grown, (self.keys, self.values), strict=True):
                 buffer[..., : states.shape[-2], :] = states
-            self._buffers = grown[0], grown[1]
-        keys, values = self._buffers
+            self.buffers = grown[0], grown[1]
+        keys, values = self.buffers
         keys[..., before:length, :], values[..., before:length, :] = key_BKTD, value_BKTD
-        return self.hold(keys, values, length)
-
-    def hold(self, keys_BKRD: Tensor, values_BKRD: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """Hold the first tokens of buffers, and return them [B, K, L, D]."""
-        self._buffers = keys_BKRD, values_BKRD
-        self.keys, self.values = self._views = keys_BKRD[..., :length, :], values_BKRD[..., :length, :]
-        return self._views
+        self.keys, self.values = self.views = keys[..., :length, :], values[..., :length, :]
+        return self.views
 
 
 @dataclass(eq=False)
 class Decoding:
     """Keys and values of a batch, and the logits of its next tokens [B, V]. The mask is True at a token.
 
-    ``prompt_B`` are the numbers of tokens of prompts.
+    ``prompt_B`` are the numbers of tokens of prompts. Where it ``grows``, all layers hold every token: some may be
+    left out.
     """
 
     policy: Policy
@@ -510,11 +507,7 @@ class Decoding:
     mask_BC: Tensor
     logits_BV: Tensor
     prompt_B: Tensor
-
-    @property
-    def grows(self) -> bool:
-        """Whether all layers hold every token, so that tokens may be left out of them."""
-        return all(type(layer) is GrowingLayer for layer in self.cache.layers)
+    grows: bool
 
     def sample(self, messages: Sequence[_Message], sampling: SamplingConfig) -> None:
         """Sample tokens of messages [B], until some of them end or have ``max_new_tokens``."""
@@ -569,10 +562,9 @@ class Decoding:
                 for row, one in zip(buffer, states, strict=True):  # at the beginning the mask leaves out what is 0
                     row[:, length - one.shape[1] : length] = one
                 buffers.append(buffer)
+            layer.keys, layer.values = (one[..., :length, :] for one in buffers)
             if isinstance(layer, GrowingLayer):
-                layer.hold(buffers[0], buffers[1], length)
-            else:
-                layer.keys, layer.values = (one[..., :length, :] for one in buffers)
+                layer.buffers, layer.views = (buffers[0], buffers[1]), (layer.keys, layer.values)
         masks = [one[one] for one in seen] if chosen is not None else seen
         return Decoding(
             widest.policy,
@@ -580,6 +572,7 @@ class Decoding:
             pad_sequence(masks, batch_first=True, padding_side="left"),
             torch.stack([batch.logits_BV[place] for batch, place in rows]),
             torch.stack([batch.prompt_B[place] for batch, place in rows]),
+            widest.grows,
         )
 
     def append(self, rows: Sequence[Sequence[int]], fresh: Sequence[bool]) -> None:

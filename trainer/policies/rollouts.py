@@ -76,12 +76,14 @@ class Rollouts:
         tokens: list[int] = self.mask_BT.sum(-1).tolist()
         of_prompt: list[int] = self.prompt_mask_QP.sum(-1).tolist()
         prompt_of: list[int] = self.prompt_of_B.tolist()
-
-        def padded(rows: Sequence[int]) -> int:
-            prompts = {prompt_of[row] for row in rows}
-            return len(rows) * max(tokens[row] for row in rows) + len(prompts) * max(of_prompt[at] for at in prompts)
-
-        batches = micro_batches(rows_N.tolist(), max_tokens, padded)
+        batches = micro_batches(
+            rows_N.tolist(),
+            max_tokens,
+            lambda rows: (
+                len(rows) * max(tokens[row] for row in rows)
+                + len({prompt_of[row] for row in rows}) * max(of_prompt[prompt_of[row]] for row in rows)
+            ),
+        )
         chosen = [torch.tensor(rows, device=rows_N.device) for rows in batches]
         return [(rows, self.select(rows)) for rows in chosen]
 
