@@ -233,13 +233,14 @@ def _step(
     end = time.perf_counter()
     measured = (updated.advantages_B, batch.rollouts.lengths, updated.logprob_sums_B)
     numbers = zip(*(tensor.tolist() for tensor in measured), strict=True)
-    groups = rollout_groups(batch.task_of_B, batch.completions, batch.scored, numbers)
+    task_of_B = [batch.tasks[prompt] for prompt in batch.rollouts.prompt_of_B.tolist()]
+    groups = rollout_groups(task_of_B, batch.completions, batch.scored, numbers)
     return {
         **metrics.reward_metrics(batch.rewards_GM, state.std_floor, batch.tasks, batch.counted_GM),
         **metrics.rollout_metrics(batch.rollouts),
         **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
         **metrics.monitor_metrics(
-            metrics.observed_of(batch.task_of_B, batch.completions, batch.scored),
+            metrics.observed_of(task_of_B, batch.completions, batch.scored),
             WITH_CRITERIA if state.config.criterion_metrics else MONITORS,
         ),
         **updated.metrics,
@@ -268,13 +269,7 @@ def _scored(
 
 
 def _resampled(
-    state: TrainState,
-    tasks: Sequence[Task],
-    scorer: StepScorer,
-    batch: ScoredBatch,
-    *,
-    step: int,
-    clock: dict[str, float],
+    state: TrainState, tasks: Sequence[Task], scorer: StepScorer, batch: ScoredBatch, *, step: int, clock: Metrics
 ) -> tuple[ScoredBatch, Metrics]:
     """Replace groups without a signal by those of other prompts, if the settings say so; return how many."""
     config, used, sampled, kept, rounds = state.config, list(batch.tasks), 0, 0, 0
@@ -382,11 +377,6 @@ class ScoredBatch:
     scored: list[ScoredRollout]
     rewards_GM: Tensor
     counted_GM: Tensor
-
-    @property
-    def task_of_B(self) -> list[Task]:  # noqa: N802 - shape in the name
-        """The task of each completion."""
-        return [self.tasks[prompt] for prompt in self.rollouts.prompt_of_B.tolist()]
 
     @property
     def has_signal(self) -> list[bool]:

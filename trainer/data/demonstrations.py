@@ -12,7 +12,6 @@ from dataclasses import replace
 from random import Random
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, counted
@@ -87,10 +86,8 @@ def as_sampled(prompts: Sequence[Prompt], completions: Sequence[Completion], pol
             message = f"a completion of prompt {prompt!r} has {longest} tokens; the context has room for {room:.0f}"
             raise InvalidError(message, hint="shorten it, or leave it out", path="demonstrations.path")
     prompt_of_B = torch.arange(len(prompts), device=policy.device).repeat_interleave(group_size)
-    given = [torch.tensor(row.given, device=policy.device) for row in rows]
     return replace(
         rollouts_of(policy, (ids_QP, mask_QP, prompt_of_B), rows),
         texts=tuple(one.text for one in completions),
-        from_environment_BT=pad_sequence(given, batch_first=True),
         demonstrations=tuple(completions),
     )

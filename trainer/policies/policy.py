@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -163,8 +163,7 @@ class Policy:
         self.template_options: Mapping[str, Any] = {}
         self._id = uuid4().hex
         self.adapter: Any = None  # peft's view of the model, whose base has a name and a digest
-        self.base = "", ""
-        self.is_start = False
+        self.base, self.is_start = ("", ""), False
         self.model = model.eval()
         use_grouped_attention(model)
         self.tokenizer = tokenizer
@@ -299,9 +298,16 @@ class Policy:
         logits_NV = begun.logits_BV[written_BT[:, 0]]
         if rollouts.ids_BT.shape[1] > 1:
             mask_BT = torch.cat([begun.mask_BC, rollouts.mask_BT[:, :-1]], dim=-1)
-            with self._logits_at(written_BT[:, 1:]):
-                context_BT = None if rollouts.context_BT is None else rollouts.context_BT[:, :-1]
+            context_BT = None if rollouts.context_BT is None else rollouts.context_BT[:, :-1]
+            # The head gets the hidden states of tokens that the policy wrote alone, [1, N, V]: tools and padding write
+            # most of an episode's, and what a model does to its logits stays.
+            hook = self.model.get_output_embeddings().register_forward_pre_hook(
+                lambda _, inputs: (inputs[0][written_BT[:, 1:]].unsqueeze(0), *inputs[1:])
+            )
+            try:
                 rest_1NV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, begun.cache, context_BT=context_BT)
+            finally:
+                hook.remove()
             logits_NV = torch.cat([logits_NV, rest_1NV.squeeze(0)])
         first_BT, rest_BT = written_BT.clone(), written_BT.clone()
         first_BT[:, 1:], rest_BT[:, :1] = False, False
@@ -310,19 +316,6 @@ class Policy:
         logp_N, entropy_N = token_logprobs(logits_NV, rollouts.ids_BT[places], temperature, nucleus_NK)
         zeros_BT = logp_N.new_zeros(written_BT.shape)
         return zeros_BT.index_put(places, logp_N), zeros_BT.index_put(places, entropy_N)
-
-    @contextmanager
-    def _logits_at(self, chosen_BT: Tensor) -> Iterator[None]:
-        """Compute logits only at the chosen tokens, as [1, N, V]: tools and padding write most of an episode's tokens.
-
-        The output embeddings get the hidden states of these tokens, so that what a model does to its logits stays.
-        """
-        head = self.model.get_output_embeddings()
-        hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][chosen_BT].unsqueeze(0), *inputs[1:]))
-        try:
-            yield
-        finally:
-            hook.remove()
 
     def forward(
         self,

@@ -73,15 +73,14 @@ class Rollouts:
 
     def micro_batches(self, rows_N: Tensor, max_tokens: int) -> list[tuple[Tensor, Rollouts]]:
         """Return the chosen rows, in order, and their completions, in batches of so many tokens with their padding."""
-        tokens: list[int] = self.mask_BT.sum(-1).tolist()
-        of_prompt: list[int] = self.prompt_mask_QP.sum(-1).tolist()
-        prompt_of: list[int] = self.prompt_of_B.tolist()
+        tokens, prompts = self.mask_BT.sum(-1).tolist(), self.prompt_of_B.tolist()
+        asked = self.prompt_mask_QP.sum(-1)[self.prompt_of_B].tolist()
         batches = micro_batches(
             rows_N.tolist(),
             max_tokens,
-            lambda rows: (
-                len(rows) * max(tokens[row] for row in rows)
-                + len({prompt_of[row] for row in rows}) * max(of_prompt[prompt_of[row]] for row in rows)
+            lambda some: (
+                len(some) * max(tokens[row] for row in some)
+                + len({prompts[row] for row in some}) * max(asked[row] for row in some)
             ),
         )
         chosen = [torch.tensor(rows, device=rows_N.device) for rows in batches]
@@ -202,6 +201,7 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
     nuclei = [torch.cat(one.nuclei) for one in transcripts if one.nuclei]
     logprobs = [tensor(one.logprobs) for one in transcripts if one.logprobs]
     episodes = [one.episode for one in transcripts if one.episode is not None]
+    given = [one.given for one in transcripts]
     has_contexts = policy.acting is not None and policy.acting.limits.notes
     return Rollouts(
         prompt_ids_QP=prompts[0],
@@ -213,7 +213,7 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
         texts=tuple(one.report for one in episodes) or policy.texts([one.ids for one in transcripts]),
         nucleus_BTK=padded(nuclei, padding_value=255) if nuclei else None,
         sampled_logp_BT=padded(logprobs) if logprobs else None,
-        from_environment_BT=padded([tensor(one.given) for one in transcripts]) if episodes else None,
+        from_environment_BT=padded(list(map(tensor, given))) if episodes or any(map(any, given)) else None,
         context_BT=padded([tensor(one.contexts) for one in transcripts]) if has_contexts else None,
         episodes=tuple(episodes) or None,
     )

@@ -17,6 +17,7 @@ from trainer.config import (
     EnvironmentConfig,
     EvalConfig,
     EvolveConfig,
+    LoraConfig,
     McpServer,
     OtherPromptsConfig,
     PromptsConfig,
@@ -144,7 +145,8 @@ JUDGES = {"judge", "evolve.proposer", "evolve.trusted", "eval.judges"}
 REPLACED: dict[str, type[BaseModel] | None] = {
     "judge": ServiceJudge, "evolve": EvolveConfig, "environment": EnvironmentConfig, "mcp": McpServer,
     "control": ControlConfig, "eval": EvalConfig, "prompts": PromptsConfig, "demonstrations": DemonstrationsConfig,
-    "other": OtherPromptsConfig, "domains": DataSource, "proposer": None, "trusted": None, "judges": None,
+    "other": OtherPromptsConfig, "domains": DataSource, "lora": LoraConfig, "proposer": None, "trusted": None,
+    "judges": None,
 }  # fmt: skip
 FIELDS = dict(fields(RunConfig, replaced=REPLACED))
 
