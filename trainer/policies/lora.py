@@ -34,10 +34,7 @@ def adapted_layers(model: Any, lora: LoraConfig) -> dict[str, nn.Linear]:
 
 
 def add_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
-    """Add a fresh adapter to a model, in place, and return peft's view of it; only the adapter's weights are trained.
-
-    Its type is that of the model: the optimiser keeps float32 masters.
-    """
+    """Add a fresh adapter to a model, in place, and return peft's view of it; only the adapter's weights are trained."""
     from peft import LoraConfig as PeftConfig
     from peft import get_peft_model
 
@@ -50,6 +47,7 @@ def add_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
         layers_to_transform=list(range(lora.first_layer, last)) if lora.first_layer else None,
         task_type="CAUSAL_LM",
     )
+    # its type is that of the model: the optimiser keeps float32 masters
     return get_peft_model(model, config, autocast_adapter_dtype=False)
 
 

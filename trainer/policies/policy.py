@@ -219,10 +219,7 @@ class Policy:
         return f"{self._id}-{sum(weight._version for weight in self.model.parameters())}"
 
     def save(self, folder: Path) -> None:
-        """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it.
-
-        An adapter is merged into them, and by itself in ``folder/adapter``.
-        """
+        """Write safetensors, an adapter merged, and the tokenizer to ``folder``; in ``adapter`` the adapter alone."""
         transformers_logging.disable_progress_bar()
         self.model.save_pretrained(folder, state_dict=merged_weights(self.model) if self.adapter else None)
         if self.adapter:
