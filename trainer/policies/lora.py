@@ -34,7 +34,7 @@ def adapted_layers(model: Any, lora: LoraConfig) -> dict[str, nn.Linear]:
 
 
 def add_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
-    """Add a fresh adapter to a model, in place, and return peft's view of it; only the adapter's weights are trained."""
+    """Add a fresh adapter to a model in place, and return peft's view of it; only the adapter's weights are trained."""
     from peft import LoraConfig as PeftConfig
     from peft import get_peft_model
 
