@@ -7,13 +7,15 @@ from functools import cache
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
+from random import Random
 from statistics import mean
 
 import numpy as np
 import pytest
 import yaml
 
-from recipes.embedded_judge.alterations import ALTERATIONS
+from bench.bench_claims import untrained_alterations
+from recipes.embedded_judge.alterations import ALTERATIONS, alterations
 from recipes.embedded_judge.answers import (
     COMPLETE,
     CONCISE,
@@ -192,6 +194,16 @@ def test_statements_labels_are_at_chance_given_the_criterion_alone() -> None:
     assert 0.4 < auroc([len(text) for text, _ in asked], values) < 0.6
     altered = ["not" in words(text) or "isn" in words(text) for text, _ in asked]
     assert 0.4 < auroc([float(one) for one in altered], values) < 0.6
+
+
+def test_alterations_that_the_bench_holds_out_are_not_trained_on() -> None:
+    held_out = set[str]()
+    for topic in topics(python_reference())[0]:
+        for sentence in topic.sentences[:9]:
+            made = untrained_alterations(sentence, topic.sentences, Random(0))
+            assert not set(made.values()) & set(alterations(sentence, topic.codes, Random(0)).values())
+            held_out |= made.keys()
+    assert {"word", "splice"} <= held_out and not held_out & set(ALTERATIONS)
 
 
 def test_statements_leave_out_excluded_texts() -> None:
