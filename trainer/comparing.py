@@ -1,7 +1,5 @@
 """Compare training runs, by their configurations and evaluations: two of them, or the variants of a sweep."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath

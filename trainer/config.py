@@ -1,7 +1,5 @@
 """Configuration of a training run, and its TOML file. docs/training.md describes every field."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

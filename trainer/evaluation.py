@@ -1,7 +1,5 @@
 """One evaluation: completions of held-out prompts, their scores and measures, and the estimates."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

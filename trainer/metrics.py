@@ -1,7 +1,5 @@
 """What is recorded of a step. Names are TRL's where TRL has one; ``null`` in the file is a missing number."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

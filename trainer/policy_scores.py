@@ -4,8 +4,6 @@ Prompts are independent, the samples of one are not: each prompt gives one value
 prompts (`mean_estimate`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from math import sqrt
 from statistics import fmean

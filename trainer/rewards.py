@@ -4,8 +4,6 @@ All return the same: one ``ScoredRollout`` for each completion, whose reward is 
 judged.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import itertools

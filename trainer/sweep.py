@@ -1,7 +1,5 @@
 """A sweep: several runs of one configuration, compared when all are trained. Controls of a run are variants of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

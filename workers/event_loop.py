@@ -1,7 +1,5 @@
 """An event loop in a thread: connections of engines outlive a step, and notebooks have a loop of their own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterable
 from threading import Thread

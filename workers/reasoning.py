@@ -3,8 +3,6 @@
 A completion is stored whole; judges and checks see the answer after its reasoning.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

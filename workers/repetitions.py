@@ -1,7 +1,5 @@
 """What repeats in a text or in an agent's trajectory, without a model."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

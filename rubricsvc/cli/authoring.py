@@ -1,7 +1,5 @@
 """`rubricsvc rubrics lint`, `test`, `generate` and `propose`: a rubric before it is published."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path

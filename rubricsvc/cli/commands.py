@@ -1,7 +1,5 @@
 """How a command gets its options, the fields of a request model, and its service, here or at RUBRICSVC_URL."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -9,7 +7,7 @@ from functools import wraps
 from getpass import getuser
 from inspect import Parameter, isclass, signature
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import typer
 from annotated_types import Ge, Gt, Le
@@ -26,6 +24,7 @@ from rubricsvc.settings import get_settings
 if TYPE_CHECKING:
     from rubricsvc.client import Client
 
+Service: TypeAlias = "LocalService | Client"
 _SCALARS = (bool, int, float, str)
 
 
@@ -107,7 +106,7 @@ def _plain(annotation: Any) -> Any:
 
 
 @contextmanager
-def service(caller: str | None = None) -> Iterator[LocalService | Client]:
+def service(caller: str | None = None) -> Iterator[Service]:
     """Open the service, for as long as the block runs; ``caller`` acts, over HTTP the user of the API key."""
     if url := os.environ.get("RUBRICSVC_URL"):
         if caller is not None:

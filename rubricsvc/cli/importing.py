@@ -1,17 +1,15 @@
 """What the commands that read files share: options, the input file, imports, and a rubric in a file or stored."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from rubricsvc.cli.commands import require_database, service
+from rubricsvc.cli.commands import Service, require_database, service
 from rubricsvc.cli.output import echo, fields_of, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
@@ -21,10 +19,6 @@ from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
 from rubricsvc.schemas.base import every_row
-
-if TYPE_CHECKING:
-    from rubricsvc.client import Client
-    from rubricsvc.services.local import LocalService
 
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
@@ -45,7 +39,7 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer)
 
 
-def import_file(s: LocalService | Client, file: str, query: ImportQuery, mapping: Path | None = None) -> ImportedFile:
+def import_file(s: Service, file: str, query: ImportQuery, mapping: Path | None = None) -> ImportedFile:
     """Import a file, or stdin, in one transaction, and print what was skipped or left out to stderr."""
     source = input_file(file)
     source.mapping = mapping
@@ -115,7 +109,7 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | Non
     return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, prompt, None, stored)
 
 
-def versions_of(s: LocalService | Client, refs: Sequence[str], states: Sequence[RubricState]) -> list[str]:
+def versions_of(s: Service, refs: Sequence[str], states: Sequence[RubricState]) -> list[str]:
     """Return the references, those with an asterisk as the versions in these states whose names match."""
     found: list[str] = []
     for ref in refs:
@@ -130,7 +124,7 @@ def versions_of(s: LocalService | Client, refs: Sequence[str], states: Sequence[
     return found
 
 
-def record_of(s: LocalService | Client, stored: StoredRubric) -> Record:
+def record_of(s: Service, stored: StoredRubric) -> Record:
     """Return a stored rubric and its prompt as a record of a file."""
     if stored.prompt_id is None:
         return Record(None, stored.rubric, name=stored.name, state=stored.state)

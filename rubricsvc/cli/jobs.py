@@ -1,17 +1,15 @@
 """`rubricsvc jobs`: completions to score, rubrics to generate."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.commands import Service, command, service
 from rubricsvc.cli.importing import SkipInvalid, import_file
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, print_json, show
 from rubricsvc.core import strict_json
@@ -21,11 +19,6 @@ from rubricsvc.queries import BestOfNQuery, CompareQuery, ImportQuery, ItemFilte
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery
 from rubricsvc.waiting import no_worker
-
-if TYPE_CHECKING:
-    from rubricsvc.client import Client
-    from rubricsvc.services.local import LocalService
-
 
 app = output.group("Jobs: completions to score, rubrics to generate.")
 
@@ -220,7 +213,7 @@ def bestofn(query: BestOfNQuery, as_json: Json = False) -> None:
         show(s.jobs.best_of_n(query), as_json)
 
 
-def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:
+def end(s: Service, job: StoredJob, wait: bool, as_json: bool) -> None:
     """Print a job that was submitted, or exists already; wait for it first, or say how it will be scored."""
     for note in job.notes:
         echo(note)
@@ -244,7 +237,7 @@ def show_job(job: StoredJob, as_json: bool) -> None:
         echo(f"hint: {hint}")
 
 
-def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
+def wait_for(s: Service, job_id: int, as_json: bool) -> None:
     """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
 
     Where no other worker can receive it, a worker of this process scores it.

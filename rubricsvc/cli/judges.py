@@ -1,7 +1,5 @@
 """`rubricsvc judges`: judges, and what is known of their quality."""
 
-from __future__ import annotations
-
 import random
 import re
 import shlex
@@ -11,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.commands import Service, command, service
 from rubricsvc.cli.models import ApiKeyEnv, ask, describe_embedded, fetch_embedded, judge_from, served_models
 from rubricsvc.cli.output import NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
 from rubricsvc.cli.runs import stopping
@@ -34,15 +32,11 @@ from rubricsvc.queries import AgreementQuery, CalibrationQuery, Paging
 from rubricsvc.schemas.base import every_row
 from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
+from trainer.recording import Metrics
+from workers.audit.suites import AuditPlan
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import PASSPORT_FILE, adapter_folder, with_adapter_fields
 from workers.judges import validate
-
-if TYPE_CHECKING:
-    from rubricsvc.client import Client
-    from rubricsvc.services.local import LocalService
-    from trainer.recording import Metrics
-    from workers.audit.suites import AuditPlan
 
 app = output.group("Judges: add, test and compare them.")
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
@@ -161,7 +155,7 @@ def add(
         echo(f"what it can judge and what it cannot: rubricsvc judges show {added[0].name} --passport")
 
 
-def _known(s: LocalService | Client, name: str) -> Judge | None:
+def _known(s: Service, name: str) -> Judge | None:
     """Return the stored judge of a name, if there is one."""
     with suppress(NotFoundError):
         if (stored := s.judges.get(name)).name == name:  # not an id
@@ -410,9 +404,7 @@ def repeatability(
     show({"judge": stored.name, **result.model_dump(mode="json")}, as_json)
 
 
-def _sample(
-    s: LocalService | Client, job: int, limit: int, *, whole_groups: bool
-) -> list[tuple[Rubric, Prompt, Completion]]:
+def _sample(s: Service, job: int, limit: int, *, whole_groups: bool) -> list[tuple[Rubric, Prompt, Completion]]:
     """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
     items = list(every_row(s.jobs.items, job, verdicts=False))
     draw = random.Random(0)

@@ -1,18 +1,16 @@
 """`rubricsvc labels` and `verdicts`: what people and what judges found, by criterion."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.commands import Service, command, service
 from rubricsvc.cli.importing import File, Format, import_and_report
 from rubricsvc.cli.output import Json, Out, clean, group, open_output, print_json, replaced, show
 from rubricsvc.core.rubric import Numeric
@@ -23,10 +21,6 @@ from rubricsvc.formats.input_file import neutralized
 from rubricsvc.formats.record import SHEET
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
 from rubricsvc.schemas.base import every_row
-from rubricsvc.services.local import LocalService
-
-if TYPE_CHECKING:
-    from rubricsvc.client import Client
 
 app = group("Labels: people's verdicts. `judges agreement` compares people, or a judge with them.")
 verdicts = group("Verdicts of judges, by criterion.")
@@ -90,7 +84,7 @@ def export(
                 print_json(line, stream)
 
 
-def sheet_rows(s: LocalService | Client, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
+def sheet_rows(s: Service, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:
     """Yield the cells of a `SHEET` of a job: prompts by id, their completions by digest, which hides the policy."""
     rubric, prompt, rows = cache(s.rubrics.get), cache(s.prompts.get), list[dict[str, Any]]()
     digests = cache(lambda id_: {one.id: one.digest for one in every_row(s.completions.page, prompt_id=id_)})

@@ -1,7 +1,5 @@
 """`rubricsvc runs`: train a policy against rubric rewards, and show training runs."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator
@@ -9,22 +7,18 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
-from rubricsvc.cli.commands import command, service
+from rubricsvc.cli.commands import Service, command, service
 from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, Json, cell, echo, print_json, show
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import every_row
 from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
-
-if TYPE_CHECKING:
-    from rubricsvc.client import Client
-    from rubricsvc.services.local import LocalService
 
 app = output.group("Training runs.")
 
@@ -202,7 +196,7 @@ def show_(
                 echo("continue it with: rubricsvc runs start CONFIG.toml --resume")
 
 
-def _follow(s: LocalService | Client, run_id: int) -> None:
+def _follow(s: Service, run_id: int) -> None:
     """Show the progress of a run that another process trains until it ends."""
     from rubricsvc.services.jobs import answered
     from rubricsvc.services.runs import REPORT_SECONDS
@@ -309,7 +303,7 @@ def compare(
     show({"runs": runs, **found.model_dump(mode="json")}, as_json)
 
 
-def _id(s: LocalService | Client, ref: str) -> int:
+def _id(s: Service, ref: str) -> int:
     """Return the id of a run on record, which may be named by its folder, or by a name that no other run has."""
     if ref.isdecimal():
         return int(ref)

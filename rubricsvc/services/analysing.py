@@ -3,13 +3,11 @@
 Needs the extra ``judging``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.rubric import Rubric, default_pool, pools_of
 from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
@@ -27,9 +25,6 @@ from rubricsvc.store import jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import JudgeRow, PromptRow, RubricRow
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100

@@ -1,15 +1,15 @@
 """Compare two jobs on what both scored, from stored rewards and verdicts. Nothing is written."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from rubricsvc.core.rubric import default_pool, pools_of
+from sqlalchemy.orm import Session
+
+from rubricsvc.core.rubric import Criterion, Rubric, default_pool, pools_of
 from rubricsvc.errors import InvalidError, cut, needs_extra
 from rubricsvc.queries import CompareQuery
 from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved
@@ -17,11 +17,6 @@ from rubricsvc.stats.estimates import independent, mean_estimate
 from rubricsvc.store import completions, jobs
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import PromptRow, RubricRow
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.core.rubric import Criterion, Rubric
 
 T = TypeVar("T")
 

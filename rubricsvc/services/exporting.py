@@ -8,28 +8,23 @@ Other columns of examples say where they are from; TRL ignores them. A completio
 (`copy_groups`) is left out.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import copy_groups
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.schemas.jobs import Export, ExportQuery
 from rubricsvc.services import job_results
+from rubricsvc.services.job_results import ItemDetail
 from rubricsvc.store import jobs
-from rubricsvc.store.tables import ItemRow
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.core.verdict import Verdict
-    from rubricsvc.services.job_results import ItemDetail
-    from rubricsvc.store.tables import JobRow
+from rubricsvc.store.tables import ItemRow, JobRow
 
 Row = dict[str, Any]
 

@@ -1,7 +1,5 @@
 """`Judges`: models that score completions, and what is known of their quality."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

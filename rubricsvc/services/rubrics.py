@@ -1,16 +1,14 @@
 """`Rubrics`: immutable versions of named rubrics: adding and editing, review, generation, analysis."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from rubricsvc import schemas
 from rubricsvc.collections import Collection
 from rubricsvc.core import rubric_analysis
-from rubricsvc.core.generation import Generation, Provenance
+from rubricsvc.core.generation import Generation, Method, Provenance
 from rubricsvc.core.rubric import Rubric, nearest_level
 from rubricsvc.core.states import FITTED, NOT_APPROVED
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut, needs_extra
@@ -24,14 +22,8 @@ from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, judges, rubrics
 from rubricsvc.store import generation as generations
-from rubricsvc.store.session import PUBLISHED, every, page_of
+from rubricsvc.store.session import PUBLISHED, Database, every, page_of
 from rubricsvc.store.tables import JudgeRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rubricsvc.core.generation import Method
-    from rubricsvc.store.session import Database
 
 
 @dataclass(eq=False)

@@ -4,8 +4,6 @@ The warm-up of a run (`trainer.loop.warm_up`) takes the groups of a step from th
 learns the form of tool calls this way.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The prompts of a run: to train on, in which order, and held out."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

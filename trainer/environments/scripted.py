@@ -5,8 +5,6 @@ each is one. Where a prompt names the pages that answer it (`rubricsvc prompts s
 titles, with the version that is asked for, and opens them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -17,8 +17,6 @@ Hermes, Qwen and SmolLM2, ``<tool_call>{"name": "search", "arguments": {"query":
 template has no tools reads them in its system message.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Prompts and completions of a trainer's batch, in the shapes of OpenAI's and TRL's messages, as values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -12,8 +12,6 @@ To TRL a reward of None means "does not apply": a completion without any reward 
 completions loss 0, without an error. So a judge that is down must not give None unless that is wanted.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence

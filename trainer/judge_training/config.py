@@ -1,7 +1,5 @@
 """Configuration of judge training, and its TOML file. docs/judge-training.md describes every field."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

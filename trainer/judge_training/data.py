@@ -4,8 +4,6 @@ An example is a completion with the verdicts that a judge should give on it. It 
 database, from files of labels, or from questions whose answers are known by construction.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ accuracy take labels of 0.5 or more as positive; Brier score, calibration error 
 What cannot be measured, such as the AUROC of fewer than five questions of a class, has no value.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import platform

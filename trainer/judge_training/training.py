@@ -12,8 +12,6 @@ interrupted.
 Shapes in names: B rows, T tokens of the longest row, Q questions, V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

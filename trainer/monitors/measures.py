@@ -1,7 +1,5 @@
 """The monitors of a run: what they measure of single completions, and of the completions of a step together."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 import unicodedata

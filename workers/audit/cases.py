@@ -3,8 +3,6 @@
 A trajectory judge is asked about the last step of a trajectory.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

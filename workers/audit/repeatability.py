@@ -1,7 +1,5 @@
 """Ask a judge the same questions again, in other batches and orders; or two test questions, whose answers are plain."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter, defaultdict

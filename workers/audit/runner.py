@@ -3,8 +3,6 @@
 Intervals are Wilson's over findings; findings on one completion are correlated, so the true ones are somewhat wider.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter, defaultdict

@@ -3,8 +3,6 @@
 Its `RecordingEngine` asks nothing twice: replies are stored when they arrive, and read by the worker that takes over.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Sampling of completions: n for each prompt, stored as they arrive, so that a killed run resumes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

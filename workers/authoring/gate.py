@@ -9,8 +9,6 @@ reported.
 Several rubrics proposed for one prompt are tried in the same way, each with the linter's findings beside it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

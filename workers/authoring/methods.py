@@ -4,8 +4,6 @@ To add one, write a coroutine that renders what its template needs and asks the 
 its name to `rubricsvc.core.generation.Method`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace

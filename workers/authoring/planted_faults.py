@@ -4,8 +4,6 @@ By rule, the sentences that carry a criterion's content are deleted or altered, 
 violated. To add a rule for a check, add it to a table below or to `violations`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

@@ -7,8 +7,6 @@ cannot put a phrase of its own into a rubric; it would have to be on the subject
 know.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

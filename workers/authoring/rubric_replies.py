@@ -4,8 +4,6 @@ A reply is a JSON object, ``{"criteria": [...]}``, in a code fence or bare; or, 
 lines ``1. [weight] text``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal

@@ -11,8 +11,6 @@ A file has a note to its reader, then sections, each under a line ``=== name ===
 text, cleaned and fenced. The SHA-256 of what was read is stored with each rubric.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

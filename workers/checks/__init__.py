@@ -11,8 +11,6 @@ Return a ``CheckResult`` to add a rationale. `docs/checks.md` lists every check.
 arguments give another value: it is part of the fingerprint of verdicts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from difflib import get_close_matches
 from functools import partial

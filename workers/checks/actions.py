@@ -1,7 +1,5 @@
 """Checks of what a policy did: ``valid_calls`` and ``invented_actions``."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Collection, Iterator

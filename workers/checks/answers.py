@@ -1,7 +1,5 @@
 """Checks against a right answer: ``string``, ``math`` and ``similarity``."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The documents that a completion may cite: those of its prompt, and those that it opened in its trajectory."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator

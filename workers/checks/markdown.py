@@ -1,7 +1,5 @@
 """The structure of Markdown, by the tokens of markdown-it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

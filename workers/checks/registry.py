@@ -1,7 +1,5 @@
 """What a check is: a function of a completion, its prompt, and the model of its arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ To add an engine, write a class with the methods of `base.Engine`, and add its f
 A job with a budget needs a judge with a price, 0 or more, and an engine whose calls pass ``budget.charge``.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address, ip_network

@@ -1,7 +1,5 @@
 """OpenAI's client for one server, and the parsing of what comes back, of which nothing is trusted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

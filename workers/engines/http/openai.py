@@ -8,8 +8,6 @@ token ids as the chat messages. Where it does not (an SGLang whose ``/tokenize``
 trims or moves texts), each question is a chat request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

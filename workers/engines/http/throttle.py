@@ -11,8 +11,6 @@ and no verdict. ``outage_timeout_s`` after it began waiting calls fail as ``unav
 a trial succeeds; calls that arrive during a trial wait for its result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
