@@ -284,6 +284,7 @@ class OptimConfig(ConfigSection):
     pairwise_accuracy: (
         Annotated[float, Field(gt=0.0)] | Annotated[tuple[tuple[float, Share], ...], Field(min_length=1)] | None
     ) = None
+    credit: Share = 0.0
     surrogate: Literal["clip", "cispo"] = "clip"
     ratio: Literal["token", "completion_mean", "completion"] = "token"
     aggregate: Literal["tokens", "completions", "constant"] = "tokens"

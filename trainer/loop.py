@@ -39,6 +39,7 @@ from trainer import checkpoint, metrics
 from trainer.alarms import monitor_alarms
 from trainer.algorithms import SUPERVISED
 from trainer.algorithms.advantages import GroupRewards, best_rows, counted_rewards, group_statistics
+from trainer.algorithms.credit import token_advantages
 from trainer.algorithms.custom import Algorithm, algorithm_of
 from trainer.algorithms.losses import TokenBatch, Totals, kl_estimate, likelihood
 from trainer.algorithms.losses import loss as built_in_loss
@@ -389,6 +390,7 @@ class ScoredBatch:
         members, most = self.rewards_GM.shape[-1], max(len(task.rubric.criteria) for task in self.tasks)
         parts_GKM = torch.full((len(self.tasks), most + 1, members), torch.nan, dtype=torch.float64)
         weights_GK = torch.zeros(parts_GKM.shape[:2], dtype=torch.float64)
+        quotes: list[dict[int, tuple[str, ...]]] = []
         for row, scored in enumerate(self.scored):
             group, member = divmod(row, members)
             rubric = self.tasks[group].rubric
@@ -398,12 +400,14 @@ class ScoredBatch:
             parts_GKM[group, -1, member] = 0.0 if abs(rest) < 1e-9 else rest  # rounding is no part
             weights_GK[group, -1] = 1.0
             weight_of = formula_for(rubric, rubric.formula).weights(rubric) if explained else {}
+            quoted = {one.criterion: tuple(each.quote for each in one.evidence) for one in scored.verdicts}
+            quotes.append({place: quoted.get(key, ()) for place, key in enumerate(weight_of)})
             for place, (key, weight) in enumerate(weight_of.items()):
                 weights_GK[group, place] = weight / (math.fsum(weight_of.values()) or 1.0)
                 value = values.get(key, math.nan)
                 parts_GKM[group, place, member] = math.copysign(value, rubric.by_key[key].weight)
         domain_of_G = torch.tensor([domains.index(task.domain) for task in self.tasks])
-        return GroupRewards(self.counted_GM, std_floor, domain_of_G, parts_GKM, weights_GK)
+        return GroupRewards(self.counted_GM, std_floor, domain_of_G, parts_GKM, weights_GK, tuple(quotes))
 
     def select(self, groups: Sequence[int]) -> ScoredBatch:
         """Return some of the groups."""
@@ -454,6 +458,15 @@ class Update:
     logprob_sums_B: Tensor
 
 
+def _gains(state: TrainState, rewards: GroupRewards, rollouts: Rollouts) -> tuple[Tensor, Tensor]:
+    """Return the advantages [B], and those of tokens: [B, T] with credit, else [B, 1]."""
+    optim = state.config.optim
+    advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+    if not optim.credit:
+        return advantages_B, advantages_B.unsqueeze(-1)
+    return advantages_B, token_advantages(advantages_B, rewards, rollouts, state.policy.tokenizer, optim.credit)
+
+
 def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: int) -> Update:
     """Update the policy on one batch of scored completions.
 
@@ -477,10 +490,10 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     lr = state.optimizer.learning_rate(step)
     due = optim.kl_beta > 0 or (optim.kl_every > 0 and (step + 1) % optim.kl_every == 0)
     reference = None if supervised or not due else state.reference
-    advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+    advantages_B, gains = _gains(state, rewards, rollouts)
     idle_N = rows_N[:0]
     if not supervised and not optim.kl_beta and state.algorithm.loss is built_in_loss:
-        moves_N = advantages_B[rows_N] != 0
+        moves_N = (gains[rows_N] != 0).any(-1)
         rows_N, idle_N = rows_N[moves_N], rows_N[~moves_N]
     batches = [(*batch, True) for batch in rollouts.micro_batches(rows_N, optim.micro_tokens)]
     if reference is not None:
@@ -494,7 +507,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
             kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
         rewards = replace(rewards, rewards_GM=rewards.rewards_GM - optim.kl_beta * kl_B.view_as(rewards.rewards_GM))
-        advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+        advantages_B, gains = _gains(state, rewards, rollouts)
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     sums: dict[str, float] = defaultdict(float)
@@ -522,7 +535,8 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
                 loss = likelihood(logp_BT, part.written_BT, totals)
             else:
                 penalised = ref if optim.kl_beta and optim.kl_in == "loss" else None
-                given = (logp_BT, old_logp[index], advantages_B[rows], part.written_BT, totals)
+                gain = gains[rows, : logp_BT.shape[1]] if optim.credit else advantages_B[rows]
+                given = (logp_BT, old_logp[index], gain, part.written_BT, totals)
                 loss = state.algorithm.loss(TokenBatch(*given, penalised, part.sampled_logp_BT), optim)
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):

@@ -34,7 +34,7 @@ Shapes in names: G groups, M members of a group, B = G·M completions, K parts o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,8 @@ class GroupRewards:
 
     ``std_floor`` is the smallest divisor, in units of the reward; ``domain_of_G`` numbers the domain of each group.
     ``parts_GKM`` are the values of its criteria, negative of pitfalls, and what they do not explain of the reward (a
-    veto, a penalty); NaN where there is none. ``weights_GK`` are theirs, without sign.
+    veto, a penalty); NaN where there is none. ``weights_GK`` are theirs, without sign. ``quotes`` [B] have what the
+    verdicts quote from a completion, by the place of the criterion among its parts.
     """
 
     rewards_GM: Tensor
@@ -63,6 +64,7 @@ class GroupRewards:
     domain_of_G: Tensor | None = None
     parts_GKM: Tensor | None = None
     weights_GK: Tensor | None = None
+    quotes: tuple[Mapping[int, tuple[str, ...]], ...] = ()
 
 
 def advantages(batch: GroupRewards, how: OptimConfig) -> Tensor:

@@ -1,8 +1,11 @@
 """Losses and their gradients."""
 
 import math
+import re
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import parity
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
@@ -18,12 +22,15 @@ from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_
 from trainer.algorithms import PRESETS, grpo
 from trainer.algorithms.advantages import EPS, GroupRewards, counted_rewards
 from trainer.algorithms.advantages import advantages as advantages_of
+from trainer.algorithms.credit import criterion_shares, sentences_of, token_advantages
 from trainer.algorithms.custom import algorithm_of
 from trainer.algorithms.losses import Loss, TokenBatch, Totals, kl_estimate, likelihood, loss
 from trainer.config import OptimConfig, TrainConfig
 from trainer.data.tasks import Task
 from trainer.loop import ScoredBatch, train
+from trainer.policies.rollouts import Transcript, rollouts_of
 from trainer.rewards import CallableRewards, ScoredRollout
+from workers.engines.local.models import open_tokenizer
 
 NAN = math.nan
 rewards = st.one_of(st.floats(-10, 10), st.just(NAN))
@@ -202,7 +209,7 @@ def test_group_rewards_have_the_values_of_criteria_as_parts() -> None:
     criteria = (("a", 3.0, False), ("b", -1.0, False), ("c", 1.0, True))
     rubric = Rubric(criteria=[Criterion(key=key, text=key, weight=w, required=need) for key, w, need in criteria])
     verdicts = [{"a": 1.0, "b": 0.5, "c": 1.0}, {"a": 0.5, "b": 0.0, "c": 0.0}, {"a": 0.25, "b": 0.0, "c": 1.0}]
-    given = [tuple(Verdict.scored(*one) for one in each.items()) for each in verdicts]
+    given = [tuple(Verdict.scored(*one, evidence=[{"quote": one[0]}]) for one in each.items()) for each in verdicts]
     scored = [ScoredRollout(reward(rubric, one), one) for one in given]
     rewards = torch.tensor([[one.reward.value for one in scored]], dtype=torch.float64)
     rollouts = tiny_policy().sample([PROMPTS[0]], 3, SAMPLING, 0)
@@ -210,6 +217,7 @@ def test_group_rewards_have_the_values_of_criteria_as_parts() -> None:
     assert batch.parts_GKM is not None and batch.weights_GK is not None
     assert batch.parts_GKM[0].tolist() == [[1.0, 0.5, 0.25], [-0.5, 0.0, 0.0], [1.0, 0.0, 1.0], [0.0, -0.375, 0.0]]
     assert batch.weights_GK.tolist() == [[0.6, 0.2, 0.2, 1.0]]
+    assert batch.quotes == ({0: ("a",), 1: ("b",), 2: ("c",)},) * 3
     found = advantages_of(batch, TrainConfig(steps=1, algorithm="gdpo").optim)[0].tolist()
     assert found[1] == min(found) and math.isclose(sum(found), 0, abs_tol=1e-9)
 
@@ -257,3 +265,73 @@ def test_config_fills_in_a_preset() -> None:
     assert TrainConfig.model_validate_json(gspo.model_dump_json()) == gspo
     given = TrainConfig(steps=1, algorithm="dr_grpo", optim=OptimConfig(lr=1.0))
     assert (given.optim.lr, given.optim.divide_by) == (1.0, "none")
+
+
+def test_credit_goes_to_the_sentences_that_verdicts_quote() -> None:
+    """In several scripts, of the last occurrence only; where nothing is quoted, or found, to all tokens."""
+    tokenizer = open_tokenizer("embedded")
+    texts = (
+        "Paris is big. Rome is old!\nThe end. Rome is old!",
+        "「東京は大きい。京都は古い。」",
+        "Nothing quoted here.",
+        "It is so.",
+    )
+    quotes: tuple[dict[int, tuple[str, ...]], ...] = (
+        {0: ("Rome is",), 1: ()},
+        {0: ("京都は",), 1: ("大きい", "古い")},
+        {0: ("not there", ""), 1: ()},
+        {},
+    )
+    ids = [tokenizer(text)["input_ids"] for text in texts]
+    spans = [
+        [tokenizer.decode(row[a:b]) for a, b in sentences_of(tokenizer, row, one.get(0, ()))]
+        for row, one in zip(ids, quotes, strict=True)
+    ]
+    assert spans == [[" Rome is old!"], ["京都は古い。"], [], []]
+    rows = [Transcript(ids=row, given=[False] * len(row)) for row in ids]
+    policy = SimpleNamespace(device="cpu", acting=None, texts=lambda _: texts)
+    prompts = torch.zeros(1, 1, dtype=torch.long), torch.ones(1, 1, dtype=torch.bool), torch.zeros(4, dtype=torch.long)
+    rollouts = rollouts_of(policy, prompts, rows)
+    parts = torch.tensor([[[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]])
+    batch = GroupRewards(
+        (parts * torch.tensor([0.75, 0.25])[:, None]).sum(1), 0.0, None, parts, torch.tensor([[0.75, 0.25]]), quotes
+    )
+    found = advantages_of(batch, OptimConfig())
+    shares = criterion_shares(batch, found)
+    torch.testing.assert_close(shares.sum(1), found)  # of a weighted sum all is explained
+    each = token_advantages(found.flatten(), batch, rollouts, tokenizer, 1.0)
+    lengths = rollouts.lengths
+    torch.testing.assert_close((each * rollouts.mask_BT).sum(-1) / lengths, found.flatten())
+    first, end = sentences_of(tokenizer, ids[0], ("Rome is",))[0]
+    assert each[0, first:end].unique().numel() == 1 and (each[0, first] - shares[0, 1, 0]) * (
+        end - first
+    ) == pytest.approx(shares[0, 0, 0] * lengths[0])
+    assert each[0, first - 1] == pytest.approx(shares[0, 1, 0])
+    assert each[2].unique().tolist() == [found[0, 2]]
+
+
+class Quoting(CallableRewards):
+    """A judge that quotes the first letter, where ``evidence`` is True."""
+
+    evidence = True
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        scored = []
+        for task, one in zip(tasks, completions, strict=True):
+            quotes = [{"quote": one.text[:1]}] if self.evidence else []
+            verdict = Verdict.scored("good", share_of_a(task.prompt, one.text), evidence=quotes)
+            scored.append(ScoredRollout(reward(task.rubric, [verdict]), (verdict,)))
+        return scored
+
+
+def test_credit_trains_as_without_it_until_verdicts_quote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.algorithms.credit._END", re.compile("(?<=[a-m])"))  # the tiny model has no full stop
+    weights = {}
+    for credit, evidence in ((0.0, True), (1.0, False), (1.0, True)):
+        policy, source = tiny_policy(), Quoting(share_of_a)
+        source.evidence = evidence
+        history = train(policy, TASKS, source, tiny_config(steps=2, optim={"lr": 1e-2, "credit": credit}))
+        assert all(step["grad_norm"] > 0 for step in history.steps)
+        weights[credit, evidence] = torch.cat([one.flatten() for one in policy.model.parameters()])
+    assert torch.equal(weights[0.0, True], weights[1.0, False])
+    assert not torch.allclose(weights[0.0, True], weights[1.0, True], atol=1e-4)
