@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-demo bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
+.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-demo bench-research bench-research-vllm bench-spread bench-rewards bench-rewards-forms bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -77,6 +77,9 @@ bench-spread: install ## calls in flight and seconds of 40 and 300 items of 1 s,
 
 bench-rewards: install ## what scoring a training step through the queue costs, beside a judge in the process
 	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_rewards $(ARGS)
+
+bench-rewards-forms: install ## one policy trained by nine forms of reward, three seeds each, with gold on held-out prompts (an hour and a half)
+	$(BIN)/python -m bench.bench_rewards_forms $(ARGS)
 
 bench-import: install ## rubrics a second from a file into SQLite, and peak memory, beside executemany (RUBRICS="20000 100000")
 	$(BIN)/python -m bench.bench_import $(if $(RUBRICS),--rubrics $(RUBRICS))
