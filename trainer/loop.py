@@ -125,7 +125,7 @@ def train(
     ``evolution`` and ``evaluation`` are needed with ``config.evolve`` and ``config.eval``.
     """
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
-    constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
+    constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim)
     floor, of_tasks = constants["std_floor"], digest([task.digests for task in tasks])
     identity = config.identity(of_tasks, floor, judge.digest if judge else None, policy.base[1])
     control = config.control

@@ -5,12 +5,12 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from rubricsvc.core.prompt import Completion
+from rubricsvc.errors import InvalidError
 from trainer.algorithms.advantages import group_statistics
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
@@ -25,18 +25,25 @@ CALLS = "calls/"
 log = logging.getLogger(__name__)
 
 
-def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) -> Metrics:
+def judge_metrics(judge: JudgeInfo | None, optim: OptimConfig) -> Metrics:
     """Return the metrics that are the same in every step, and log what is missing.
 
     ``std_floor`` is the number that the setting stands for, in units of the reward. ``std_floor_origin`` is ``config``
     (a number in the configuration), ``judge`` (its measured repeatability), ``unmeasured`` (it was never measured: 0)
     or ``no_judge`` (rewards without a judge: 0). ``judge_calibrated`` is left out unless the rewards come from a
     readout's probabilities.
+
+    Raises:
+        InvalidError: The setting ``judge`` is not its default, and the judge was never measured.
     """
+    std_floor = optim.std_floor
     measured = judge.repeatability.reward.value if judge and judge.repeatability else None
     origin = "config" if std_floor != "judge" else "no_judge" if judge is None else "judge"
     if judge is not None and origin == "judge" and measured is None:
         origin = "unmeasured"
+        if "std_floor" in optim.model_fields_set:
+            hint = f"run `rubricsvc judges repeatability {judge.name}`, or set a number"
+            raise InvalidError("the judge's repeatability was not measured", hint=hint, path="optim.std_floor")
         log.warning(
             "the repeatability of judge %s was not measured: advantages have no floor for the standard deviation, and "
             "a group whose rewards differ only by the judge's noise counts in full; run `rubricsvc judges "

@@ -30,7 +30,7 @@ from trainer.policies.rollouts import Rollouts
 from trainer.preflight import check_sizes
 from trainer.recording import Metrics
 from trainer.recording import read as read_metrics
-from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
+from trainer.rewards import CallableRewards, JudgeInfo, RewardSource, ScoredRollout
 from workers.engines.local.models import open_merged
 from workers.engines.local.weights import ModelWeights
 
@@ -209,6 +209,15 @@ def test_train_std_floor_shrinks_updates_of_noise() -> None:
         return float(loop.train(tiny_policy(), TASKS, CallableRewards(noise), config).steps[0]["grad_norm"])
 
     assert norm(0.1) < 0.1 * norm(0.0)
+
+
+def test_floor_of_an_unmeasured_judge_ends_the_run_where_it_is_asked_for() -> None:
+    rewards = CallableRewards(share_of_a)
+    rewards.judge = JudgeInfo("unmeasured")
+    history = loop.train(tiny_policy(), TASKS, rewards, tiny_config(steps=1))
+    assert history.steps[0]["std_floor_origin"] == "unmeasured"
+    with pytest.raises(InvalidError, match="repeatability was not measured"):
+        loop.train(tiny_policy(), TASKS, rewards, tiny_config(steps=1, optim={"std_floor": "judge"}))
 
 
 @pytest.mark.parametrize("top_p", [0.3, 0.9])
