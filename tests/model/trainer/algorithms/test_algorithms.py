@@ -19,7 +19,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.algorithms import PRESETS, grpo
+from trainer.algorithms import PRESETS
 from trainer.algorithms.advantages import EPS, GroupRewards, counted_rewards
 from trainer.algorithms.advantages import advantages as advantages_of
 from trainer.algorithms.credit import criterion_shares, sentences_of, token_advantages
@@ -55,9 +55,7 @@ def advantages(matrix: list[list[float]], std_floor: float = 0.0, **how: object)
 
 @given(groups, st.sampled_from([0.0, 0.03, 1.0]))
 def test_advantages_equal_formula(matrix: list[list[float]], std_floor: float) -> None:
-    for got, group in zip(
-        grpo.advantages(torch.tensor(matrix, dtype=torch.float64), std_floor).tolist(), matrix, strict=True
-    ):
+    for got, group in zip(advantages(matrix, std_floor), matrix, strict=True):
         assert got == pytest.approx(reference(group, std_floor), rel=1e-9, abs=1e-9)
 
 
