@@ -28,6 +28,7 @@ PLACEHOLDER = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)  # to the end if uncl
 _BEGINS = re.compile(r"\{\{\s*(?:item|sample)\b.*", re.DOTALL)
 _PATH = re.compile(r"\s*(item|sample)((?:\.[\w-]+|\[[0-9]{1,6}\])+)\s*")
 _STEP = re.compile(r"[\w-]+")
+_INDEX = re.compile(r"[0-9]{1,6}")
 _SAMPLE = ("output_text", "output_json", "output_tools", "choices")
 
 
@@ -79,7 +80,7 @@ def fill(template: str, data: Mapping[str, JsonValue]) -> str:
         for number, step in enumerate(steps := placeholder_path(mark), start=1):
             if isinstance(here, dict) and step in here:
                 here = here[step]
-            elif isinstance(here, list) and step.isascii() and step.isdigit() and int(step) < len(here):
+            elif isinstance(here, list) and _INDEX.fullmatch(step) and int(step) < len(here):
                 here = here[int(step)]
             else:
                 raise PlaceholderError(f"{'.'.join(steps[:number])} is missing", Reason.NO_VARIABLE)
