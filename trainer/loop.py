@@ -462,9 +462,8 @@ def _gains(state: TrainState, rewards: GroupRewards, rollouts: Rollouts) -> tupl
     """Return the advantages [B], and those of tokens: [B, T] with credit, else [B, 1]."""
     optim = state.config.optim
     advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
-    if not optim.credit:
-        return advantages_B, advantages_B.unsqueeze(-1)
-    return advantages_B, token_advantages(advantages_B, rewards, rollouts, state.policy.tokenizer, optim.credit)
+    given = (advantages_B, rewards, rollouts, state.policy.tokenizer, optim.credit)
+    return advantages_B, token_advantages(*given) if optim.credit else advantages_B.unsqueeze(-1)
 
 
 def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: int) -> Update:

@@ -55,8 +55,8 @@ class GroupRewards:
 
     ``std_floor`` is the smallest divisor, in units of the reward; ``domain_of_G`` numbers the domain of each group.
     ``parts_GKM`` are the values of its criteria, negative of pitfalls, and what they do not explain of the reward (a
-    veto, a penalty); NaN where there is none. ``weights_GK`` are theirs, without sign. ``quotes`` [B] have what the
-    verdicts quote from a completion, by the place of the criterion among its parts.
+    veto, a penalty); NaN where there is none. ``weights_GK`` are theirs, without sign; ``quotes`` [B] the texts that
+    the verdicts quote, by part.
     """
 
     rewards_GM: Tensor

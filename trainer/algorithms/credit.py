@@ -5,9 +5,8 @@ With the advantage A_i of a completion and the parts P_k of its reward, of weigh
     a_ki = g w_k (P_ki - mean_G P_k)       the share of criterion k; g such that Σ_k a_ki fits A_i best in the group
     A_it = A_i + λ Σ_k a_ki (T_i / |S_ki| · [t in S_ki] - 1)
 
-S_ki are those of the T_i tokens that the policy wrote which stand in a sentence of a quote, all of them where the
-verdict quotes nothing that is found. So the mean of A_it over a completion's tokens is A_i. λ is ``optim.credit``. By
-turns of a trajectory: DRACO, arXiv 2609.04094; by tokens: Rubrics-to-Tokens, 2604.02795.
+S_ki are the tokens, of the T_i that the policy wrote, in sentences that the verdict quotes: all, if none. So the
+mean of A_it is A_i. λ is ``optim.credit``. By turns: DRACO, arXiv 2609.04094; by tokens: Rubrics-to-Tokens, 2604.02795.
 
 Shapes in names: G groups, M members of a group, B = G·M completions, T tokens, K parts of a reward.
 """
@@ -43,12 +42,11 @@ def token_advantages(
     advantages_B: Tensor, batch: GroupRewards, rollouts: Rollouts, tokenizer: Any, credit: float
 ) -> Tensor:
     """Return A_it [B, T] of the advantages A_i [B] and the quotes of ``batch``, with λ = ``credit``."""
-    shares_BK = criterion_shares(batch, advantages_B.view_as(batch.rewards_GM)).movedim(1, -1).flatten(0, 1)
+    shares_BK = criterion_shares(batch, advantages_B.cpu().view_as(batch.rewards_GM)).movedim(1, -1).flatten(0, 1)
     written_BT = rollouts.written_BT
     found_BT = advantages_B.unsqueeze(-1).repeat(1, written_BT.shape[1])
     for row, quotes in enumerate(batch.quotes):
-        length = int(rollouts.mask_BT[row].sum())
-        ids = rollouts.ids_BT[row, :length].tolist()
+        ids = rollouts.ids_BT[row][rollouts.mask_BT[row]].tolist()
         for place, texts in quotes.items():
             quoted_T = torch.zeros_like(written_BT[row])
             for first, end in sentences_of(tokenizer, ids, texts):

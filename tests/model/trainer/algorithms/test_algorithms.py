@@ -298,12 +298,10 @@ def test_credit_goes_to_the_sentences_that_verdicts_quote() -> None:
     shares = criterion_shares(batch, found)
     torch.testing.assert_close(shares.sum(1), found)  # of a weighted sum all is explained
     each = token_advantages(found.flatten(), batch, rollouts, tokenizer, 1.0)
-    lengths = rollouts.lengths
-    torch.testing.assert_close((each * rollouts.mask_BT).sum(-1) / lengths, found.flatten())
+    torch.testing.assert_close((each * rollouts.mask_BT).sum(-1) / (lengths := rollouts.lengths), found.flatten())
     first, end = sentences_of(tokenizer, ids[0], ("Rome is",))[0]
-    assert each[0, first:end].unique().numel() == 1 and (each[0, first] - shares[0, 1, 0]) * (
-        end - first
-    ) == pytest.approx(shares[0, 0, 0] * lengths[0])
+    (inside,) = each[0, first:end].unique()
+    assert (inside - shares[0, 1, 0]) * (end - first) == pytest.approx(shares[0, 0, 0] * lengths[0])
     assert each[0, first - 1] == pytest.approx(shares[0, 1, 0])
     assert each[2].unique().tolist() == [found[0, 2]]
 
