@@ -105,6 +105,6 @@ class PolicyServer:
         asked = prompt, torch.ones_like(prompt, dtype=torch.bool), torch.tensor([0])
         with torch.no_grad():
             sample_completions(self.policy, asked, [one := Transcript()], sampling, body.get("seed", 0))
-            (row, *_), _ = self.policy.logprobs(rollouts_of(self.policy, asked, [one]), sampling.temperature)
+            (row, *_), _ = self.policy.logprobs(rollouts_of(self.policy, asked, [one], [""]), sampling.temperature)
         logprobs: list[float] = row.tolist() if self.processed else [-1.0] * len(one.ids)
         return one.ids, logprobs

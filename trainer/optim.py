@@ -9,9 +9,8 @@ are summed in float32 for the same reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -111,31 +110,6 @@ class MasterAdamW:
                 self._adam.state[master][key] = tensor.to(master.device, copy=True)
         with torch.no_grad():
             torch._foreach_copy_(self._params, list(self.masters.values()))
-
-
-T = TypeVar("T")
-PASS_TOKENS = 256
-"""Tokens that take about as long as what a pass costs by itself: reading weights, adding gradients."""
-
-
-def micro_batches(items: Sequence[T], max_tokens: int, padded: Callable[[Sequence[T]], int]) -> list[Sequence[T]]:
-    """Return the items, in order, in the batches that take the least time together.
-
-    ``padded`` returns the tokens of a batch with padding: at most ``max_tokens``, or a single item.
-    """
-    best: list[tuple[int, int]] = [(0, 0)]  # of the first items: tokens, and where their last batch begins
-    for end in range(1, len(items) + 1):
-        ways = list[tuple[int, int]]()
-        for begin in range(end - 1, -1, -1):
-            if (tokens := padded(items[begin:end])) > max_tokens and ways:
-                break
-            ways.append((best[begin][0] + tokens + PASS_TOKENS, begin))
-        best.append(min(ways))
-    batches, end = list[Sequence[T]](), len(items)
-    while end:
-        batches.append(items[best[end][1] : end])
-        end = best[end][1]
-    return batches[::-1]
 
 
 def _accumulate(master: Tensor, param: Tensor) -> None:

@@ -84,8 +84,6 @@ def as_sampled(prompts: Sequence[Prompt], completions: Sequence[Completion], pol
             message = f"a completion of prompt {prompt!r} has {longest} tokens; the context has room for {room:.0f}"
             raise InvalidError(message, hint="shorten it, or leave it out", path="demonstrations.path")
     prompt_of_B = torch.arange(len(prompts), device=policy.device).repeat_interleave(group_size)
-    return replace(
-        rollouts_of(policy, (ids_QP, mask_QP, prompt_of_B), rows),
-        texts=tuple(one.text for one in completions),
-        demonstrations=tuple(completions),
-    )
+    texts = [one.text for one in completions]
+    rollouts = rollouts_of(policy, (ids_QP, mask_QP, prompt_of_B), rows, texts)
+    return replace(rollouts, demonstrations=tuple(completions))

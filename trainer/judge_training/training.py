@@ -37,9 +37,10 @@ from trainer import checkpoint
 from trainer.config import LoraConfig
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Dataset, Example, Parts, sample
-from trainer.optim import MasterAdamW, micro_batches
+from trainer.optim import MasterAdamW
 from trainer.policies.lora import add_adapter
 from trainer.policies.policy import use_grouped_attention
+from trainer.policies.rollouts import micro_batches
 from trainer.recording import History, Metrics, write_config
 from workers.engines.base import EngineRequest
 from workers.engines.local.conversation import Conversation

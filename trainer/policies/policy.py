@@ -267,7 +267,8 @@ class Policy:
         ]
         sample = sample_completions if self.server is None else self.server.sample
         sample(self, asked, transcripts, sampling, seed)
-        return rollouts_of(self, asked, transcripts)
+        reports = [one.episode.report for one in transcripts if one.episode is not None]
+        return rollouts_of(self, asked, transcripts, reports or self.texts([one.ids for one in transcripts]))
 
     def decoding(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> Decoding:
         """Process each prompt once, and return the completions that begin after them."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from pydantic import JsonValue
@@ -19,15 +19,38 @@ from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.episodes import Answers, RunningEpisode
 from trainer.environments.tool_calls import call_line, notes_of, took_note
-from trainer.optim import micro_batches
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
 
+T = TypeVar("T")
 NO_OPTIONS: Mapping[str, Any] = {}
 OF_PROMPTS = ("prompt_ids_QP", "prompt_mask_QP")
 OF_TOKENS = ("ids_BT", "mask_BT", "nucleus_BTK", "sampled_logp_BT", "from_environment_BT", "context_BT")
 """Fields of `Rollouts` with a value for each token; some may be None."""
+
+PASS_TOKENS = 256
+"""Tokens that take about as long as what a pass costs by itself: reading weights, adding gradients."""
+
+
+def micro_batches(items: Sequence[T], max_tokens: int, padded: Callable[[Sequence[T]], int]) -> list[Sequence[T]]:
+    """Return the items, in order, in the batches that take the least time together.
+
+    ``padded`` returns the tokens of a batch with padding: at most ``max_tokens``, or a single item.
+    """
+    best: list[tuple[int, int]] = [(0, 0)]  # of the first items: tokens, and where their last batch begins
+    for end in range(1, len(items) + 1):
+        ways = list[tuple[int, int]]()
+        for begin in range(end - 1, -1, -1):
+            if (tokens := padded(items[begin:end])) > max_tokens and ways:
+                break
+            ways.append((best[begin][0] + tokens + PASS_TOKENS, begin))
+        best.append(min(ways))
+    batches, end = list[Sequence[T]](), len(items)
+    while end:
+        batches.append(items[best[end][1] : end])
+        end = best[end][1]
+    return batches[::-1]
 
 
 @dataclass(frozen=True)
@@ -195,8 +218,10 @@ class Transcript:
         return ids
 
 
-def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcripts: Sequence[Transcript]) -> Rollouts:
-    """Return completions that have ended, with their prompts [Q, P], these' mask, and the prompt of each [B]."""
+def rollouts_of(
+    policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcripts: Sequence[Transcript], texts: Sequence[str]
+) -> Rollouts:
+    """Return completions that have ended, with their prompts [Q, P], the mask, and each one's prompt and text [B]."""
     padded, tensor = partial(pad_sequence, batch_first=True), partial(torch.tensor, device=policy.device)
     nuclei = [torch.cat(one.nuclei) for one in transcripts if one.nuclei]
     logprobs = [tensor(one.logprobs) for one in transcripts if one.logprobs]
@@ -210,7 +235,7 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
         ids_BT=padded([tensor(one.ids) for one in transcripts]),
         mask_BT=padded([tensor([True] * len(one.ids), dtype=torch.bool) for one in transcripts]),
         truncated_B=tensor([one.truncated for one in transcripts]),
-        texts=tuple(one.report for one in episodes) or policy.texts([one.ids for one in transcripts]),
+        texts=tuple(texts),
         nucleus_BTK=padded(nuclei, padding_value=255) if nuclei else None,
         sampled_logp_BT=padded(logprobs) if logprobs else None,
         from_environment_BT=padded(list(map(tensor, given))) if episodes or any(map(any, given)) else None,

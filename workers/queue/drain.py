@@ -286,7 +286,7 @@ class Drainer:
         with bound_contextvars(worker=self.worker, judge=judge.name):
             pool = self.pool or EnginePool()
             try:
-                return pool.run(judge, lambda engine: self._work(judge_id, judge, engine))
+                return pool.run(judge, lambda engine: self._work(judge_id, judge, engine, throttles_of(engine)))
             finally:
                 if pool is not self.pool:
                     pool.close()
@@ -358,8 +358,8 @@ class Drainer:
                 one.known = answered
         return taken, [*scoring, *generating]
 
-    async def _work(self, judge_id: int, judge: Judge, engine: Engine) -> bool:
-        self.engines, self.throttles = [(judge, engine)], throttles_of(engine)
+    async def _work(self, judge_id: int, judge: Judge, engine: Engine, throttles: list[Throttle]) -> bool:
+        self.engines, self.throttles = [(judge, engine)], throttles
         self.sharer = f"{NAME}/{os.getpid()}:{id(engine):x}"  # an engine is kept for the next drain, with its counts
         capacity = max(self.settings.claim_size, self.concurrency)
         until = time.monotonic() + self.settings.drain_seconds

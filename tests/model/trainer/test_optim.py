@@ -19,8 +19,9 @@ from tests.tiny_model import tiny_model
 from trainer import metrics, recording
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
-from trainer.optim import PASS_TOKENS, MasterAdamW, micro_batches
+from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
+from trainer.policies.rollouts import PASS_TOKENS, micro_batches
 from trainer.preflight import check_sizes
 from trainer.recording import History
 from trainer.rewards import ScoredRollout

@@ -287,9 +287,8 @@ def test_credit_goes_to_the_sentences_that_verdicts_quote() -> None:
     ]
     assert spans == [[" Rome is old!"], ["京都は古い。"], [], []]
     rows = [Transcript(ids=row, given=[False] * len(row)) for row in ids]
-    policy = SimpleNamespace(device="cpu", acting=None, texts=lambda _: texts)
     prompts = torch.zeros(1, 1, dtype=torch.long), torch.ones(1, 1, dtype=torch.bool), torch.zeros(4, dtype=torch.long)
-    rollouts = rollouts_of(policy, prompts, rows)
+    rollouts = rollouts_of(SimpleNamespace(device="cpu", acting=None), prompts, rows, texts)
     parts = torch.tensor([[[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]])
     batch = GroupRewards(
         (parts * torch.tensor([0.75, 0.25])[:, None]).sum(1), 0.0, None, parts, torch.tensor([[0.75, 0.25]]), quotes
