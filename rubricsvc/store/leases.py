@@ -381,11 +381,18 @@ def holders(session: Session) -> set[str]:
     return {*filter(None, names), *session.scalars(select(ShareRow.worker).where(ShareRow.until.is_(None)))}
 
 
-def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), announce_all: bool = False) -> int:
+def reconcile(
+    session: Session,
+    *,
+    max_leases: int,
+    dead: Collection[str] = (),
+    gone: Collection[str] = (),
+    announce_all: bool = False,
+) -> int:
     """Release leases that have expired or whose worker is dead, and announce pending work without a message, or all.
 
-    An item that lost ``max_leases`` leases fails as ``worker_lost``. Workers that were last seen more than
-    `KEPT_SECONDS` ago are removed. Returns the number of leases.
+    Of workers that are ``gone`` only the parts of limits are released. An item that lost ``max_leases`` leases fails as
+    ``worker_lost``. Workers that were last seen more than `KEPT_SECONDS` ago are removed. Returns the number of leases.
     """
     now = database_time(session)
     is_over = ItemRow.lease_until < now
@@ -398,7 +405,7 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
     freed["null_reason"] = case((fails, _WORKER_LOST), else_=ItemRow.null_reason)
     released = update(ItemRow).where(ItemRow.id.in_(over)).values(freed).returning(ItemRow.id)
     count = len(session.execute(released, execution_options={"synchronize_session": False}).all())
-    session.execute(delete(ShareRow).where(ShareRow.worker.in_(dead) | (ShareRow.until < now)))
+    session.execute(delete(ShareRow).where(ShareRow.worker.in_({*dead, *gone}) | (ShareRow.until < now)))
     finish(session)
     lost = OutboxRow.sent_at.is_not(None) if announce_all else OutboxRow.sent_at < now - UNREAD_SECONDS
     lost_ids = session.scalars(select(OutboxRow.id).where(lost).with_for_update(skip_locked=True)).all()

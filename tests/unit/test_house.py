@@ -80,7 +80,7 @@ BUDGETS = {
     "rubricsvc/graders": 460,
     "rubricsvc/lint": 720,
     "rubricsvc/collections": 1_250,
-    "rubricsvc/store": 3_880,
+    "rubricsvc/store": 3_890,
     "rubricsvc/schemas": 1_260,
     "rubricsvc/services": 3_830,
     "rubricsvc/client": 760,

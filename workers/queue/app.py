@@ -97,18 +97,20 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
 
     ``at_start`` wakes workers for all pending work. A worker takes over from its own killed processes, before their
     leases expire; one inside a process at its start also from those of its host: the same command may be run again at
-    once. ``free_lost`` releases the leases of workers that have ended or are lost. One that was only paused finds its
-    fences outdated.
+    once. The parts that killed processes of this host had of a judge's limits are free at once. ``free_lost`` releases
+    the leases of workers that have ended or are lost. One that was only paused finds its fences outdated.
     """
     with db.write() as session:
         held, dead = leases.holders(session), list[str]()
         if free_lost:
             alive = {row.name for row, seen in leases.list_workers(session) if seen <= LOST_SECONDS}
             dead = [name for name in held if name.partition("/")[0] not in alive]
-        of_host = at_start and settings.broker_url.startswith(MEMORY)
-        here = f"{socket.gethostname()}:" if of_host else f"{NAME}/"
-        dead += dead_processes(name for name in held if name.startswith(here))
-        returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
+        host = f"{socket.gethostname()}:"
+        gone = dead_processes(name for name in held if name.startswith(host))
+        here = host if at_start and settings.broker_url.startswith(MEMORY) else f"{NAME}/"
+        dead += [name for name in gone if name.startswith(here)]
+        most = settings.max_leases
+        returned = leases.reconcile(session, max_leases=most, dead=dead, gone=gone, announce_all=at_start)
     relay(db, partial(send, app))
     with db.read() as session:
         job_ids = jobs.orphaned_jobs(session)
