@@ -437,7 +437,7 @@ class Drainer:
         """Return this drain's part of the limits of the judge's servers; all is its own while it is alone."""
         if not self.throttles or (self.part == 1.0 and leases.drains(session, judge_id) == 1):
             return 1.0
-        used = max(self.part, self.used)  # until it is told of less, it may use what it has
+        used = max(self.part, self.used)  # it may use what it has until the next heartbeat
         return leases.share(session, judge_id, self.sharer, used=used, least=self.least, begin=others)
 
     async def _collect(self, timeout: float) -> None:
