@@ -115,9 +115,9 @@ def train_sweep(
         for number, cell in enumerate(cells, 1):
             if cell.folder in kept:
                 continue
-            resumed = ", resumed" if (cell.folder / "config.json").is_file() else ""
-            progress.message(f"\nrun {number} of {len(cells)}: {cell.variant}, seed {cell.seed}{resumed}")
             run, resume = runs[cell.folder], (cell.folder / "config.json").is_file()
+            title = f"{cell.variant}, seed {cell.seed}{', resumed' * resume}"
+            progress.message(f"\nrun {number} of {len(cells)}: {title}")
             try:
                 stopped = run.train(resume=resume, force=force).stopped and not run.has_diverged()
             except Exception as error:  # noqa: BLE001 - the others go on, whatever it is

@@ -19,7 +19,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.algorithms import PRESETS
+from trainer.algorithms import PRESETS, grpo
 from trainer.algorithms.advantages import EPS, GroupRewards, counted_rewards
 from trainer.algorithms.advantages import advantages as advantages_of
 from trainer.algorithms.credit import criterion_shares, sentences_of, token_advantages
@@ -55,7 +55,8 @@ def advantages(matrix: list[list[float]], std_floor: float = 0.0, **how: object)
 
 @given(groups, st.sampled_from([0.0, 0.03, 1.0]))
 def test_advantages_equal_formula(matrix: list[list[float]], std_floor: float) -> None:
-    for got, group in zip(advantages(matrix, std_floor), matrix, strict=True):
+    found = grpo.advantages(torch.tensor(matrix, dtype=torch.float64), std_floor).tolist()
+    for got, group in zip(found, matrix, strict=True):
         assert got == pytest.approx(reference(group, std_floor), rel=1e-9, abs=1e-9)
 
 
@@ -293,8 +294,7 @@ def test_credit_goes_to_the_sentences_that_verdicts_quote() -> None:
     batch = GroupRewards(
         (parts * torch.tensor([0.75, 0.25])[:, None]).sum(1), 0.0, None, parts, torch.tensor([[0.75, 0.25]]), quotes
     )
-    found = advantages_of(batch, OptimConfig())
-    shares = criterion_shares(batch, found)
+    shares = criterion_shares(batch, found := advantages_of(batch, OptimConfig()))
     torch.testing.assert_close(shares.sum(1), found)  # of a weighted sum all is explained
     each = token_advantages(found.flatten(), batch, rollouts, tokenizer, 1.0)
     torch.testing.assert_close((each * rollouts.mask_BT).sum(-1) / (lengths := rollouts.lengths), found.flatten())
@@ -313,8 +313,8 @@ class Quoting(CallableRewards):
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         scored = []
         for task, one in zip(tasks, completions, strict=True):
-            quotes = [{"quote": one.text[:1]}] if self.evidence else []
-            verdict = Verdict.scored("good", share_of_a(task.prompt, one.text), evidence=quotes)
+            given = {"value": share_of_a(task.prompt, one.text), "evidence": [{"quote": one.text[:1]}] * self.evidence}
+            verdict = Verdict.scored("good", **given)
             scored.append(ScoredRollout(reward(task.rubric, [verdict]), (verdict,)))
         return scored
 
