@@ -6,11 +6,11 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import QuestionSet, digest
-from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.schemas.jobs import JobProgress
 from rubricsvc.services.local import LocalService
 from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.leases import ItemResult, Lease

@@ -11,12 +11,11 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.schemas.runs import REWARD, RunReport, flat
+from trainer.config import CHECKS
 from trainer.policy_scores import over_prompts_and_seeds
 
 Line = Mapping[str, Any]
 """The line of an evaluation."""
-CHECKS = "checks"
-"""The score by rubrics' checks alone, without a judge."""
 _IDENTITY = {"out", "run", "judge_audit.id"}
 _TIMES = {"measured_at", "created_at"}
 _ADDRESSES = {"endpoint", "timeout_s"}

@@ -370,10 +370,8 @@ class JobRewards(RewardSource):
         end = served_at + timeout
         with reachable():
             job = self._service.rewards.submit(new)
-            if len(job.rewards) != len(completions):
-                raise RubricsvcError(
-                    f"the service returned {len(job.rewards)} items for {len(completions)} completions"
-                )
+            if (count := len(job.rewards)) != len(completions):
+                raise RubricsvcError(f"the service returned {count} items for {len(completions)} completions")
             if job.status not in (*OPEN, "completed") and not submitted:
                 self._service.jobs.retry(job.job_id)
             submitted.add(job.job_id)
@@ -397,8 +395,7 @@ class JobRewards(RewardSource):
 def _scored_rollout(item: Item | None, task: Task, reason: str | None) -> ScoredRollout:
     """Return the result of a completion; ``reason`` is why the job did not end, if it did not."""
     if item is None:
-        reward = Reward(None, 0.0, task.rubric.formula, null_reason="the service returned no result")
-        return ScoredRollout(reward)
+        return ScoredRollout(Reward(None, 0.0, task.rubric.formula, null_reason="the service returned no result"))
     reward = Reward(
         item.reward,
         item.coverage or 0.0,

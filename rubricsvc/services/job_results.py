@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Contribution, contributions
 from rubricsvc.core.rubric import default_pool, pools_of
 from rubricsvc.core.verdict import Usage, total_usage
+from rubricsvc.schemas.jobs import JobProgress, JobSummary
 from rubricsvc.stats.estimates import independent, mean_estimate
 from rubricsvc.store import completions, jobs
 from rubricsvc.store.session import Database

@@ -14,7 +14,6 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from rubricsvc import schemas
-from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -23,7 +22,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, Unav
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison
+from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison, JobProgress, JobSummary
 from rubricsvc.services import best_of_n, comparing, exporting, lazy
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_named

@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session, aliased, joinedload
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC
-from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary, ReservedBudget
 from rubricsvc.core.judge import Judge, voting_summary
 from rubricsvc.core.states import APPROVED, ItemSort
 from rubricsvc.core.verdict import Vote
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
+from rubricsvc.schemas.jobs import GenerationSummary, JobProgress, JobSummary, ReservedBudget
 from rubricsvc.store import completions, judges, leases, rubrics
 from rubricsvc.store.session import PUBLISHED, add_new, batched, existing, insert, name_of, rows_with
 from rubricsvc.store.tables import (

@@ -1,6 +1,6 @@
 """Tools, the protocol of environments that have them, and calls as a model writes them.
 
-An environment is any object with these two; `calculator` is a whole one in 50 lines::
+An environment is any object with these two; `Calculator` in `tools` is a whole one::
 
     class Clock:
         tools = (Tool("now", "Return the time."),)

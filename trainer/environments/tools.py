@@ -123,12 +123,7 @@ class ResearchEpisode:
                     if not self._open_id:
                         raise ToolError("open a document first")
                     part = self._part(self._open_id, text)  # as JSON that is no longer than results: cut, it is none
-                    while (
-                        len(shown := strict_json.dump({"id": self._open_id, "text": part}))
-                        > self.environment.shown_chars
-                    ):
-                        if not part:
-                            break
+                    while len(shown := strict_json.dump({"id": self._open_id, "text": part})) > limit and part:
                         part = part[: len(part) - max(1, len(shown) - limit)]
                     return shown
             if id_ not in self._read:

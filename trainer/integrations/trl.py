@@ -14,19 +14,16 @@ completions loss 0, without an error. So a judge that is down must not give None
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
-
-from pydantic import ValidationError
 
 from rubricsvc.client import AsyncClient, Client
 from rubricsvc.client.nouns import Judges, Prompts
-from rubricsvc.core.base import storable
-from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, at_path, cut
 from rubricsvc.schemas import Item, StoredJob
+from trainer.integrations.chats import Chat, completion_of, prompt_of
 
 log = logging.getLogger(__name__)
 
@@ -34,67 +31,6 @@ C = TypeVar("C", Client, AsyncClient)
 OnFailure = Literal["raise", "skip"]
 RubricRef = Rubric | int | str | None
 _LISTED = 3  # reasons in a message
-
-Chat = str | Sequence[Mapping[str, Any]]
-"""A text, or messages in OpenAI's shape."""
-
-
-def prompt_of(given: Chat, place: int, ignored: set[str]) -> Prompt:
-    """Return a prompt of a trainer's batch. Fields of messages that are not read are added to ``ignored``.
-
-    Raises:
-        InvalidError: a message is invalid; ``path`` begins with ``prompts`` and the place.
-    """
-    if isinstance(given, str):
-        return Prompt.of(storable(given))
-    path = f"prompts.{place}"
-    if not (messages := _messages(given, path, ignored)):
-        raise InvalidError(f"{path}: no messages", hint="give at least the question, as a message of a user", path=path)
-    return Prompt(messages=messages)
-
-
-def completion_of(given: Chat, place: int, ignored: set[str], *, policy: str, step: int | None) -> Completion:
-    """Return a completion of a trainer's batch. Messages with tool calls or reasoning are kept.
-
-    Raises:
-        InvalidError: a message is invalid, or none is the assistant's, whose text is rewarded; ``path`` begins with
-            ``completions`` and the place.
-    """
-    if isinstance(given, str):
-        return Completion(text=storable(given), policy=policy, step=step)
-    path = f"completions.{place}"
-    messages = _messages(given, path, ignored)
-    if all(message.role != "assistant" for message in messages):
-        hint = "the text of the policy has the role assistant"
-        raise InvalidError(f"{path}: no message of the assistant", hint=hint, path=path)
-    if len(messages) == 1 and not (messages[0].tool_calls or messages[0].reasoning):
-        return Completion(text=messages[0].content, policy=policy, step=step)
-    return Completion(messages=messages, policy=policy, step=step)
-
-
-def _messages(given: Sequence[Mapping[str, Any]], path: str, ignored: set[str]) -> tuple[Message, ...]:
-    """Return messages as values. A dataset fills fields that other rows have with None."""
-    if not isinstance(given, Iterable):
-        message = f"{path}: expected a text or messages, got {type(given).__name__}"
-        raise InvalidError(message, hint="give messages as a list", path=path)
-    try:
-        return tuple(Message.model_validate(_storable(one), context=ignored) for one in given)
-    except ValidationError as error:
-        at, message = first_error(error)
-        hint = "use messages of text, with role and content"
-        raise InvalidError(f"{path}.{at}: {message}", hint=hint, path=f"{path}.{at}") from error
-
-
-def _storable(value: Any) -> Any:
-    """Return plain data without fields that are None, its texts storable."""
-    match value:
-        case str():
-            return storable(value)
-        case Mapping():
-            return {key: _storable(one) for key, one in value.items() if one is not None}
-        case list() | tuple():
-            return [_storable(one) for one in value]
-    return value
 
 
 class _Asked(NamedTuple):
