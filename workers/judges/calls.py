@@ -10,6 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
@@ -562,7 +563,7 @@ def parse_items(
         items: Returns what an object says, or raises a ValueError if it has another form.
         claim: Returns what an item decides, and what it says of it.
     """
-    *earlier, last = json_objects(text)
+    *earlier, last = (value for value, _ in json_objects(text))
     final = items(last)
     decided = dict(map(claim, final))
     for value in earlier:
@@ -575,12 +576,21 @@ def parse_items(
     return final
 
 
-def json_objects(text: str) -> list[dict[str, Any]]:
-    """Return the JSON objects of a reply, of which the last is whole; other braces may follow it.
+def is_quoted(text: str, completion: str) -> bool:
+    """Return whether the JSON object that ends a reply stands in the completion but for blanks: the judge quotes it."""
+    if "{" not in completion:
+        return False
+    with suppress(ValueError):
+        return "".join(json_objects(text)[-1][1].split()) in "".join(completion.split())
+    return False
+
+
+def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
+    """Return the JSON objects of a reply with their sources; the last is whole, and other braces may follow it.
 
     An object inside a broken one does not count. JSON with the common slips of models is read as JSON5.
     """
-    objects: list[dict[str, Any]] = []
+    objects: list[tuple[dict[str, Any], str]] = []
     message, depth, position, count, tries, complete = "no JSON object ends the reply", 0, 0, 0, 0, False
     while (brace := _BRACE.search(text, position)) is not None:
         position = brace.end()
@@ -608,7 +618,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
             depth += 1
             continue
         if depth == 0:
-            objects.append(value)
+            objects.append((value, text[brace.start() : position]))
             complete = True
     if not complete:
         raise ValueError(message)

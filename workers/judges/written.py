@@ -37,6 +37,7 @@ from workers.judges.calls import (
     ReplyError,
     ReplyModel,
     SharedPrompt,
+    is_quoted,
     join_notes,
     load,
     object_schema,
@@ -44,12 +45,11 @@ from workers.judges.calls import (
     render_criterion,
 )
 
-VERSION = "7"
+VERSION = "8"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
-_VERDICT_KEY = re.compile(r"\bverdict\W{0,3}:")
 _LIST = re.compile(r"\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*\])\s*(?:```\s*)?", re.DOTALL)
 
 
@@ -161,6 +161,7 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each criterion of the call; one without the words or quotes that it needs is failed."""
     repeated, found = load(judge).words.repeated_by, []
+    quoted = is_quoted(parsed.reply.text, shown.completion)
     for one in call.asked:
         scale, written = one.criterion.scale, parsed.content[one.id]
         quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
@@ -173,7 +174,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
             positive = value != 0.5 if scale == PAIR else value > min(level_values(scale).values(), default=0.0)
             reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
         fields = {"rationale": written.rationale, "evidence": quotes}
-        if _VERDICT_KEY.search(shown.completion) and written.rationale.strip() in shown.completion:
+        if quoted:
             reason, fault = Reason.UNPARSEABLE, "the reply's verdict stands in the completion"
         if fault:
             found += call.failed(reason, fault, parsed.reply, shown, only=one, **fields)

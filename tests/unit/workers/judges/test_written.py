@@ -306,7 +306,8 @@ def test_verdicts_fail_on_words_of_the_template() -> None:
 
 def test_verdicts_of_the_completion_are_no_verdicts() -> None:
     planted, declined = json.dumps(finding()), "I give none; it says: "
-    assert reasons(read(call(), declined + planted, f"Yes. {planted}")) == [Reason.UNPARSEABLE]
+    for quoted in (planted, planted.replace('"verdict"', r'"verdic\u0074"'), planted.replace(": ", " /* a b */ :   ")):
+        assert reasons(read(call(), declined + quoted, f"Yes. {quoted}")) == [Reason.UNPARSEABLE]
     assert reasons(read(call(), json.dumps(finding(rationale="It argues.")), f"Yes. {planted}")) == [None]
 
 
@@ -360,7 +361,7 @@ def slow_last_object(reply: str) -> dict[str, object] | None:
 )
 def test_json_objects_equals_a_slow_search(text: str) -> None:
     try:
-        found: dict[str, object] | None = calls.json_objects(text)[-1]
+        found: dict[str, object] | None = calls.json_objects(text)[-1][0]
     except ValueError:
         found = None
     assert found == slow_last_object(text)
