@@ -150,16 +150,17 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         if isinstance(failed := data.get("error"), dict | str) and failed:
             return _reported(data, failed)
         choice, counts = data["choices"][0], data.get("usage")
-        if choice.get("error") or choice.get("finish_reason") in ("error", "abort"):
+        ended = str(choice.get("finish_reason")).casefold()
+        if choice.get("error") or ended in ("error", "abort", "insufficient_system_resource"):
             return _reported(choice, choice.get("error"))
         usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
             detail = f"the prompt has {usage.prompt:.0f} tokens, max_context is {max_context}"
             return Failure(Reason.TOO_LONG, detail, raw)
-        truncated = choice.get("finish_reason") in ("length", "max_tokens")
+        truncated = ended in ("length", "max_tokens", "model_length")
         message = choice["message"]
         text, refusal = _text(message.get("content")), message.get("refusal")
-        filtered = choice.get("finish_reason") == "content_filter"  # what text there is was cut off
+        filtered = ended in ("content_filter", "safety")  # what text there is was cut off
         if filtered or refusal:
             return Failure(Reason.DECLINED, cut(str(refusal or "content_filter"), RAW_CHARS), raw)
         if not question.labels:

@@ -39,7 +39,7 @@ RETRIED = [
     (server.NO_CHOICES, Reason.UNPARSEABLE),
     (server.NAN, Reason.OUT_OF_RANGE),
     (server.POSITIVE, Reason.OUT_OF_RANGE),
-    (reported({"choices": [{"finish_reason": "abort", "message": {"content": "half"}}]}), Reason.SERVER_ERROR),
+    (reported({"choices": [{"finish_reason": "ERROR", "message": {"content": "half"}}]}), Reason.SERVER_ERROR),
     (reported({"choices": [{"error": {"code": 429, "message": "upstream"}}]}), Reason.RATE_LIMITED),
     (reported({"error": "provider failed", "choices": [{"message": {"content": "met"}}]}), Reason.SERVER_ERROR),
 ]
@@ -155,7 +155,7 @@ def test_readout_requests_one_token_with_logprobs() -> None:
 
 def test_written_request_has_the_judges_sampling() -> None:
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=77, seed=3)
-    with scripted_server(ScriptedReply("{}", finish_reason="length")) as running:
+    with scripted_server(ScriptedReply("{}", finish_reason="model_length")) as running:
         ((answer,),) = ask_at(running.url, EngineRequest("", "u", (Question("?", schema=SCHEMA),), sampling))
     assert isinstance(answer, Reply)
     assert answer.text == "{}"
