@@ -15,7 +15,6 @@ import math
 import re
 import tomllib
 import warnings
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import InitVar, dataclass, field
@@ -24,7 +23,7 @@ from functools import cache
 from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import yaml
 from pydantic import ValidationError
@@ -150,10 +149,18 @@ def _records(
             hint = 'quote cells that hold the separator: "a, b"; the first row has the names, no title'
             raise file_error(location, "columns", f"has {len(row)} cells, and there are {len(columns)} columns", hint)
         else:
-            record = {name: restored(cell) for name, cell in zip(columns, row, strict=False) if cell.strip()}
+            kept = () if "messages" in columns else ("completion",)  # an empty one is an answer too
+            record = {
+                name: restored(cell) for name, cell in zip(columns, row, strict=False) if cell.strip() or name in kept
+            }
             if "" in record:
                 raise file_error(location, "columns", f"expected a name for the column of {record['']!r}")
-            yield record, location, []
+            errors = list[FileProblem]()
+            try:
+                check_storable(record)
+            except ValueError as error:
+                errors = [location.error("unstorable", str(error))]
+            yield record, location, errors
 
 
 @cache
@@ -209,7 +216,10 @@ def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
         raise file_error(Location(file), "not_readable", "pyarrow is not installed", hint) from None
     number = 0
     try:
-        for batch in parquet.ParquetFile(stream).iter_batches(batch_size=ROWS):
+        table = parquet.ParquetFile(stream)
+        if len({*table.schema_arrow.names}) < len(table.schema_arrow.names):
+            raise file_error(Location(file), "columns", "expected a distinct name for each column")
+        for batch in table.iter_batches(batch_size=ROWS):
             for row in batch.to_pylist():
                 number += 1
                 location = Location(file, number)
@@ -219,7 +229,9 @@ def read_parquet(stream: BinaryIO, file: str) -> Iterator[Document]:
                 except (JsonError, TypeError, ValueError) as error:
                     data, errors = {}, [location.error("unstorable", str(error))]
                 yield data, location, errors
-    except (pa.ArrowException, OSError) as error:
+    except InvalidFileError:  # a ValueError too
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise file_error(Location(file, number or None), "not_readable", f"is not Parquet: {error}") from None
 
 
@@ -261,7 +273,7 @@ def read_workbook(data: bytes, file: str, errors: FileErrors, most: int) -> list
                 raise _too_many_values(location, most)
     except InvalidFileError:  # a ValueError too
         raise
-    except (BadZipFile, zlib.error, LookupError, ValueError, TypeError, AttributeError, OSError, SyntaxError) as error:
+    except Exception as error:  # noqa: BLE001 - openpyxl and zipfile raise many kinds
         hint = "save it as .xlsx, without a password and not as .xls; unpack other ZIP files"
         raise file_error(location, "not_readable", f"is no Excel workbook: {error}", hint) from None
     hint = "open and save the file in a spreadsheet program"

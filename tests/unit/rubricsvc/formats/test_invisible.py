@@ -51,12 +51,8 @@ def test_load_removes_invisible_characters_from_every_field_that_a_judge_or_revi
     }
     first = rubric.criteria[0]
     assert isinstance(first.scale, Ordinal) and first.scale.levels[0].text == "Wrong."
-    assert (first.key, first.passages, first.group, first.tags) == (
-        f"a{hidden}",
-        ("Because.", "So."),
-        ("style",),
-        ("t",),
-    )
+    assert (first.key, first.passages) == (f"a{hidden}", ("Because.", "So."))
+    assert (first.group, first.tags) == (("style",), ("t",))
     assert rubric.criteria[1].check.args == {"any": [hidden]} and rubric.examples[0].text == f"Hm.{hidden}"
 
 

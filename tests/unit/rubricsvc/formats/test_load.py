@@ -48,6 +48,7 @@ def test_load_rejects_missing_files_and_those_that_are_not_text(tmp_path: Path) 
         ("x.jsonl", gzip.compress(GOOD.encode(), mtime=0), "not_text", None),
         ("x.yaml", b"PK\x03\x04\0...", "not_text", None),
         ("null.yaml", b"--- \n# only a comment\n", "dict_type", 3),
+        ("nul.csv", b"prompt\n" + b"x" * 9000 + b"\0\n", "unstorable", 2),
         ("half.toml", b"criteria = [", "toml_invalid", None),
         ("deep.toml", b"criteria = " + b"[" * 100_000, "toml_invalid", None),
         ("long.toml", b"weight = " + b"9" * 5000, "toml_invalid", None),

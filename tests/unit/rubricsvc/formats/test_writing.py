@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import Check, Criterion, Level, NumberRange, Numeric,
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import Record, load
 from rubricsvc.formats.writing import WRITERS, rows
-from tests.unit.rubricsvc.formats.invalid import dump
+from tests.unit.rubricsvc.formats.invalid import dump, errors_of
 
 LEVELS = Ordinal(levels=tuple(Level(label=f"{value:g}", value=value) for value in (0.0, 0.5, 1.0)))
 # Spreadsheets read a leading "-" as a formula; a text with a quote before it stays so (docs/formats.md)
@@ -112,6 +112,11 @@ def test_load_reads_what_is_written_as_parquet(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "train.parquet")
     first, _ = load(tmp_path / "train.parquet")
     assert first.rubric == record.rubric and first.prompt == record.prompt and first.id == "7"
+    not_utf8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    for columns, code in (([["a"], ["b"]], "columns"), ([not_utf8, ["b"]], "not_readable")):
+        names = ["prompt", "prompt" if code == "columns" else "criteria"]
+        parquet.write_table(pa.Table.from_arrays(list(map(pa.array, columns)), names), tmp_path / "train.parquet")
+        assert [one[3] for one in errors_of(tmp_path / "train.parquet")] == [code]
 
 
 @pytest.mark.parametrize(("name", "path"), [("paperbench", "format"), ("x", "format"), ("healthbench", "prompt")])
