@@ -13,6 +13,7 @@ import typer
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand, TyperOption
 
 from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
@@ -62,10 +63,22 @@ def command(
         keywords = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in ordered]
         run.__signature__ = signature(function).replace(parameters=keywords)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in keywords} | {"return": None}
-        app.command(name)(run)
+        app.command(name, cls=_Command)(run)
         return function
 
     return decorate
+
+
+class _Command(TyperCommand):
+    """A command that refuses an option with one value that is given twice: the last would count, silently."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments that are left."""
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for one in given:
+            if isinstance(one, TyperOption) and not one.multiple and not one.is_flag and given.count(one) > 1:
+                raise InvalidError(f"{one.opts[0]} is given {given.count(one)} times", hint="give it once")
+        return super().parse_args(ctx, args)
 
 
 def _option(name: str, field: FieldInfo) -> Parameter | None:

@@ -147,7 +147,7 @@ def rubricsvc(
 
     Data goes to stdout, progress and messages to stderr. Lists with --json are one object a line.
     Exit codes: 0 success, 1 finished with failures or (`rubrics diff`) differences, 2 wrong usage or invalid input,
-    3 not found or unavailable, 4 a judge failed its audit or probe, or a preflight, 70 internal error, 130 interrupted.
+    3 not found or unavailable, 4 a judge failed its audit, or a preflight, 70 internal error, 130 interrupted.
     """
 
 

@@ -138,11 +138,11 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
             print_json(row)
             continue
         cells = {}
-        for path in columns:  # the name of an inner column is the last part of its path
+        for path in columns:  # the name of an inner column is the last part of its path, unless it is taken
             value = row
             for name in path.split("."):
                 value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-            cells[path.rpartition(".")[2]] = value
+            cells[path if (last := path.rpartition(".")[2]) in cells else last] = value
         records.append(TypeAdapter(Any).dump_python(cells if columns else row))
     if records:
         _print_rows(records) if is_list else _print_record(records[0])

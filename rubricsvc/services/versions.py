@@ -149,7 +149,7 @@ def lacking(session: Session, row: RubricRow, edit: Edit) -> ConflictError | Non
     newest = rubrics.newest_test(session, row.digest) if rubric.examples else None
     if rubric.examples and (newest is None or newest.outcome != "passed"):
         message = f"{row.ref} has examples, and no test of them is stored"
-        hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then approve it"
+        hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then submit and approve it"
         if newest is not None:
             examples = newest.test.examples
             failed = [one.example for one in examples if one.passed is False]

@@ -51,15 +51,15 @@ def get_prompt(session: Session, ref: int | str, *, as_in_file: bool = False) ->
     As a file refers to it, text is first an external id, and a number only an id here.
 
     Raises:
-        InvalidError: Several prompts have this id in a file.
+        InvalidError: Several prompts have this id in a file, or a text is the id of one here and of another in a file.
     """
     row = None if as_in_file and isinstance(ref, str) else find(session, PromptRow, ref)
-    if row is None and not (as_in_file and isinstance(ref, int)):
-        if len(ids := prompts_in_files(session, str(ref))) > 1:
+    if isinstance(ref, str) or not (row or as_in_file):
+        ids = sorted({*prompts_in_files(session, str(ref)), *([row.id] if row else [])})
+        if len(ids) > 1:
             message = f"{len(ids)} prompts have the id {str(ref)!r}: {', '.join(map(str, ids[:20]))}"
-            raise InvalidError(
-                message, hint="name one by its id here, a number; `rubricsvc delete prompts` deletes others"
-            )
+            hint = f"name one by its id here, a number{f' (0{ref} is {row.id})' if row else ''}"
+            raise InvalidError(message, hint=hint)
         row = session.get(PromptRow, ids[0]) if ids else None
     if row is None:
         raise missing("prompt", ref)

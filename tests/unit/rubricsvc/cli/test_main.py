@@ -100,6 +100,11 @@ def test_delete_takes_singulars_and_names_what_goes(cli: Cli, rubric_file: Path)
     assert (ran.code, ran.json["deleted"]) == (0, {"rubrics": 1}), "one row by three names"
 
 
+def test_option_of_one_value_is_given_once(cli: Cli) -> None:
+    ran = cli("jobs", "submit", "--judge", "x", "--rubric", "a", "--rubric", "b")
+    assert ran.code == 2 and "--rubric" in ran.err
+
+
 def test_not_found_exits_with_3(cli: Cli) -> None:
     ran = cli("rubrics", "show", "nothing")
     assert ran.code == 3
