@@ -1,1 +1,1 @@
-"""HTTP API: one router per noun over `rubricsvc.store`. `rubricsvc.schemas` has the wire types; read `app` first."""
+"""HTTP API over `rubricsvc.services`: `routes` makes a route of each of their methods; read `app` first."""

@@ -238,12 +238,8 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     ran = labelled("judges", "agreement", "sure", "--json")
     assert ran.code == 0, ran.err
     overall = ran.json["pooled"]
-    assert (ran.json["labels"], ran.json["annotators"], overall["pairs"], overall["annotator_pairs"]) == (
-        120,
-        2,
-        80,
-        40,
-    )
+    assert (ran.json["labels"], ran.json["annotators"]) == (120, 2)
+    assert (overall["pairs"], overall["annotator_pairs"]) == (80, 40)
     assert 0.6 < overall["metrics"]["accuracy"]["value"] < 0.95
     assert overall["metrics"]["accuracy"]["low"] < overall["metrics"]["accuracy"]["value"]
     assert overall["inter_annotator"]["accuracy"]["value"] == pytest.approx(0.9)

@@ -208,6 +208,7 @@ def test_reservations_of_killed_worker_count_as_spent(each_db: Database) -> None
 
 
 def test_working_worker_keeps_its_reservation(each_db: Database) -> None:
+    """A smaller budget covers the calls under way."""
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -215,14 +216,6 @@ def test_working_worker_keeps_its_reservation(each_db: Database) -> None:
         take(session, job, 0.4)
     reconcile(each_db)
     assert (row(each_db, job).spent, held(each_db, job)) == (0, pytest.approx(0.4))
-
-
-def test_smaller_budget_covers_calls_under_way(each_db: Database) -> None:
-    job = submit_job(each_db, 2, judge=PAID)
-    set_budget(each_db, job, 1.0)
-    with each_db.write() as session:
-        leases.claim(session, 1, limit=1, worker="other", seconds=60)
-        take(session, job, 0.4)
     with each_db.write() as session, pytest.raises(InvalidError, match=r"\$0.4"):
         jobs.retry(session, job, budget=0.4)
     with each_db.write() as session:
