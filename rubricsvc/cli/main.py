@@ -213,8 +213,9 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
 
 def main() -> None:
     """Run the `rubricsvc` command."""
-    # torch's threads spin while they wait for each other, which makes small steps 30 times slower on a busy machine
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # torch's threads spin while they wait for others; without end, small steps are 30 times slower on a busy machine
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     for name in ("stdout", "stderr"):  # None where the caller closed it
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process runs
