@@ -165,7 +165,8 @@ class ToolsConfig(ConfigSection):
 class EnvironmentConfig(ConfigSection):
     """An environment that the policy acts in, with tools; a completion is then an episode of several turns.
 
-    A search with ``snippet_chars`` 0 shows ids and titles only. With ``notes``, ``max_tokens`` count since the last.
+    A search with ``snippet_chars`` 0 shows ids and titles only; with ``search_opens`` it opens its first document
+    and is the only tool: a message without a call is the report. With ``notes``, ``max_tokens`` count since the last.
     """
 
     name: Literal["research", "calculator", "mcp"]
@@ -174,6 +175,7 @@ class EnvironmentConfig(ConfigSection):
     max_tokens: int = Field(default=1024, ge=2)
     max_result_chars: int = Field(default=2000, ge=1)
     snippet_chars: int = Field(default=160, ge=0)
+    search_opens: bool = False
     tool_timeout_s: float = Field(default=10.0, gt=0.0)
     notes: bool = False
 
@@ -382,9 +384,8 @@ class OtherPromptsConfig(ConfigSection):
     collection: str
 
 
-BaselineName = Literal[
-    "start", "best_of_n", "best_of_n_supervised", "without_tools", "empty_results", "script", "other"
-]
+BaselineName = Literal["before_demonstrations", "start", "best_of_n", "best_of_n_supervised", "without_tools",
+                       "empty_results", "script", "other"]  # fmt: skip
 
 
 class EvalConfig(DataSource):

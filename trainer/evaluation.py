@@ -21,6 +21,7 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas.runs import (
     BASELINES,
+    BEFORE,
     EQUAL_COMPUTE,
     OF_TOOLS,
     OTHER,
@@ -154,8 +155,7 @@ class Evaluator:
     ) -> tuple[Metrics, list[EvalCompletion]]:
         """Return the line of an evaluation of a policy after ``step`` training steps, and its completions.
 
-        Of ``best_of`` samples each counted one is the best by the training reward; ``start`` is the line of the policy
-        to compare with.
+        Of ``best_of`` samples each counted one is the best by the training reward; ``start`` is a line to compare with.
         """
         begun = time.perf_counter()
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
@@ -461,7 +461,7 @@ def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str
         return []
     chosen = set[str]()
     if not isinstance(config.eval.baselines, bool):
-        chosen |= {*config.eval.baselines}
+        chosen |= {*config.eval.baselines} - {BEFORE}  # that comes before the demonstrations or not at all
     else:
         chosen |= {*EQUAL_COMPUTE, *(OTHER if config.eval.other else ())}
         chosen |= {*OF_TOOLS} if config.environment is not None else set()

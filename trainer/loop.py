@@ -428,8 +428,7 @@ class ScoredBatch:
 class TrainState:
     """What a run trains, and how.
 
-    ``reference`` is a copy of the starting policy, None where nothing needs it; ``evolution`` is None where rubrics
-    stay.
+    ``reference`` is a copy of the starting policy, None where none is needed; ``evolution`` None where rubrics stay.
     """
 
     policy: Policy

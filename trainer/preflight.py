@@ -349,8 +349,7 @@ class Preflight:
         """Return the checks that would refuse the run, if it is forced.
 
         What is sampled and not stored yet is sampled if ``sample`` is set; None does so where that is a small part of
-        the run. A control has no reward to preview, and a policy that has not learned its demonstrations nothing to
-        show.
+        the run. A control has no reward to preview, and a policy before its demonstrations has nothing to show.
         """
         from trainer.loop import is_warmed_up
 

@@ -1,7 +1,6 @@
 """Where rewards come from: a judge in this process, the queue of a database or service, checks, a function, a control.
 
-All return the same: one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was
-judged.
+All return one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was judged.
 """
 
 import asyncio

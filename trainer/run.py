@@ -654,7 +654,8 @@ class Run:
         with checkpoint.locked(run.out / WARM_UP_FOLDER):
             try:
                 found = Baselines(run.out, evaluator, recorder) if evaluator is not None else None
-                if evaluator is not None and found is not None and BEFORE not in found.lines:
+                is_named = run.eval is None or isinstance(run.eval.baselines, bool) or BEFORE in run.eval.baselines
+                if evaluator is not None and found is not None and is_named and BEFORE not in found.lines:
                     found.evaluate(BEFORE, untouched(), evaluator)
                 return warm_up(run, untouched, self.tasks.demonstrated, rewards, on_step=on_step, stop=stop)
             except StopRequested:

@@ -97,8 +97,7 @@ def train_sweep(
 ) -> tuple[SweepTable, Mapping[str, int]]:
     """Train the runs of a sweep one after the other; return the comparison of its variants, and counts.
 
-    Runs that are finished, or that stopped at a divergence, are not repeated. One that fails is in the table, and the
-    others go on.
+    Runs that are finished, or that stopped at a divergence, are not repeated. After one that fails the others go on.
     """
     progress = progress or Progress()
     sweep = read_toml(config, SweepConfig, {"out": str(Path("sweeps", config.stem))})

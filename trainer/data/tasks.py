@@ -191,8 +191,7 @@ def _order(count: int, seed: int, name: str, epoch: int) -> list[int]:
 class RunTasks:
     """The prompts to train on, and those that are held out.
 
-    ``demonstrated`` are those to train on that have demonstrations, with these; ``other`` are prompts of another
-    collection.
+    ``demonstrated`` are those to train on that have demonstrations, with these; ``other`` are of another collection.
     """
 
     train: list[Task]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import JsonValue
 
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.strict_json import json_of
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import NOTE, call_text
 from trainer.environments.tools import Research
@@ -40,11 +41,13 @@ def demonstrate(
     cited: list[str] = []
     reference = (prompt.reference or "") if informed else ""
     for query, wanted in _plan(environment, prompt, informed=informed):
-        hits = _HIT.findall("\n".join(one.text for one in episode.turn(call_text("search", query=query))))
-        found = next((id_ for id_ in hits if not wanted or id_ in wanted), None)
+        text = "\n".join(one.text for one in episode.turn(call_text("search", query=query)))
+        opened = json_of(text) if environment.opens else None
+        hits = _HIT.findall(text) if not opened else [opened.get("id")]
+        found = next((id_ for id_ in hits if id_ and (not wanted or id_ in wanted)), None)
         if found is None or episode.done:
             return None
-        text = "\n".join(one.text for one in episode.turn(call_text("open", id=found)))
+        text = opened["text"] if opened else "\n".join(one.text for one in episode.turn(call_text("open", id=found)))
         if episode.done:
             return None
         cited.append(f"“{_sentence(text, query, reference)}” [{found}].")
@@ -52,7 +55,7 @@ def demonstrate(
             episode.turn(call_text(NOTE.name, text=cited[-1]))
             if episode.done:
                 return None
-    episode.turn(call_text("finish", report=" ".join(cited)))
+    episode.turn(" ".join(cited) if environment.opens else call_text("finish", report=" ".join(cited)))
     if not episode.report:
         return None
     sampling: dict[str, JsonValue] = {"tools": dict(episode.counts)}

@@ -37,7 +37,7 @@ class Research:
     `trainer.environments.episodes`.
     """
 
-    tools = (
+    tools: tuple[Tool, ...] = (
         Tool("search", "Search the documents; returns ids and titles.", {"query": "Words to search for."}),
         Tool("open", "Open a document at its best part.", {"id": "Id of a document that a search found."}),
         Tool("find", "Show the next part of the open document with these words.", {"text": "Words to look for."}),
@@ -49,17 +49,18 @@ class Research:
         Tool("finish", "End with the report. Cite documents as [id].", {"report": "The report."}),
     )
 
-    def __init__(self, folder: Path, name: str, snippet_chars: int = 160, shown_chars: int = SHOWN_CHARS) -> None:
+    def __init__(
+        self, folder: Path, name: str, snippet_chars: int = 160, shown_chars: int = SHOWN_CHARS, *, opens: bool = False
+    ) -> None:
         """Open a collection of the folder of all collections.
 
-        Args:
-            folder: Folder of all collections.
-            name: Name of the collection.
-            snippet_chars: Characters of a document that a search shows.
-            shown_chars: Characters of a document that `open` and `find` show.
+        A search shows ``snippet_chars`` of each document, and `open` and `find` ``shown_chars`` of one. Where
+        it ``opens``, the only tool is a search that opens its first document.
         """
         self.collection = Collection(folder, name)
-        self.snippet_chars, self.shown_chars = snippet_chars, shown_chars
+        self.snippet_chars, self.shown_chars, self.opens = snippet_chars, shown_chars, opens
+        if opens:
+            self.tools = (Tool("search", "Open the best document at its best part.", dict(self.tools[0].parameters)),)
         self.lock = Lock()
         self._guards: dict[str, LeakGuard] = {}
         self._near_copies = cache(partial(NearCopies, self.collection))  # made once a prompt needs it
@@ -113,7 +114,9 @@ class ResearchEpisode:
                     if not hits:
                         raise ToolError("no document has these words")
                     self._query = arguments["query"]
-                    return "\n".join(hit.line(self.environment.snippet_chars) for hit in hits)
+                    if not self.environment.opens:
+                        return "\n".join(hit.line(self.environment.snippet_chars) for hit in hits)
+                    self._open_id, self._shown, text = hits[0].id, set(), self._query
                 case "open":
                     if id_ in self.withheld:
                         raise ToolError(f"no document {id_!r}")
@@ -122,10 +125,11 @@ class ResearchEpisode:
                 case "find":
                     if not self._open_id:
                         raise ToolError("open a document first")
-                    part = self._part(self._open_id, text)  # as JSON that is no longer than results: cut, it is none
-                    while len(shown := strict_json.dump({"id": self._open_id, "text": part})) > limit and part:
-                        part = part[: len(part) - max(1, len(shown) - limit)]
-                    return shown
+            if name != "quote":
+                part = self._part(self._open_id, text)  # as JSON that is no longer than results: cut, it is none
+                while len(shown := strict_json.dump({"id": self._open_id, "text": part})) > limit and part:
+                    part = part[: len(part) - max(1, len(shown) - limit)]
+                return shown
             if id_ not in self._read:
                 raise ToolError(f"open {id_!r} first")
             passage = " ".join(text.split())
@@ -214,7 +218,7 @@ def make_acting(
     if config.name == "research":
         assert config.collection is not None  # noqa: S101 - the configuration was checked
         folder, shown = collections_dir or get_settings().collections_dir, min(SHOWN_CHARS, config.max_result_chars)
-        environment = Research(folder, config.collection, config.snippet_chars, shown)
+        environment = Research(folder, config.collection, config.snippet_chars, shown, opens=config.search_opens)
     elif config.name == "calculator":
         environment = Calculator()
     if environment is None or tools.mcp:

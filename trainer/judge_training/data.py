@@ -70,8 +70,7 @@ class Example:
     Attributes:
         prompt: What was asked; its reference and documents are shown where the judge's template shows them.
         source: Name of the data set, for weights and tables.
-        group: What must not be in two parts of a split (a prompt, a passage); by default the prompt's text and
-            documents.
+        group: What must not be in two parts of a split, by default the prompt's text and documents.
     """
 
     prompt: Prompt

@@ -355,8 +355,7 @@ def examine_judge(
 
     The judge is asked as workers ask it, with the exported weights, beside its untrained base and baselines that are
     fitted to the training part. It is calibrated on the validation part where that helps; all figures are of the test.
-    Questions whose verdict failed count as the value 0.5. With ``audited`` the repeatability is measured, and the judge
-    is audited.
+    Questions whose verdict failed count as the value 0.5. With ``audited`` the judge is audited and repeated.
 
     Raises:
         InvalidError: All verdicts of the trained judge failed.

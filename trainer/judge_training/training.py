@@ -6,8 +6,7 @@ that a trained judge is asked what it learned. A row holds what the questions ab
 and each question after it; the attention mask keeps the questions apart.
 
 The loop mixes, takes steps, validates, keeps the best weights and writes checkpoints. The examples of a step depend on
-the seed and on the number of examples drawn before alone, so that a resumed training equals one that was never
-interrupted.
+the seed and on the number of examples drawn before alone: a resumed training equals one without a stop.
 
 Shapes in names: B rows, T tokens of the longest row, Q questions, V vocabulary.
 """

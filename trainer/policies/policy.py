@@ -489,8 +489,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
 class Decoding:
     """Keys and values of a batch, and the logits of its next tokens [B, V]. The mask is True at a token.
 
-    ``prompt_B`` are the numbers of tokens of prompts. Where it ``grows``, all layers hold every token: some may be
-    left out.
+    ``prompt_B`` are the numbers of tokens of prompts. Where it ``grows``, all layers hold every token: some may go.
     """
 
     policy: Policy
@@ -593,8 +592,7 @@ def sample_tokens(
     ``uniform_B1`` are random numbers in [0, 1).
 
     Returns:
-        Token ids [B], and the nucleus of each row [B, K] as packed bits (uint8), the lowest bit first; None where
-        ``top_p`` is 1.
+        Token ids [B], and each row's nucleus [B, K] as packed bits (uint8), the lowest first; None if ``top_p`` is 1.
     """
     probs_BV = (logits_BV.float() / temperature).softmax(-1)
     order_BV, device = None, probs_BV.device

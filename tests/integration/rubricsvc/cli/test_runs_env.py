@@ -69,7 +69,7 @@ path = "held-out.yaml"
 every = 2
 samples = 1
 greedy = false
-baselines = ["without_tools", "empty_results", "script", "other"]
+baselines = ["before_demonstrations", "without_tools", "empty_results", "script", "other"]
 
 [eval.other]
 path = "elsewhere.yaml"

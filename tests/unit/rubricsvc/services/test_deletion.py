@@ -167,7 +167,6 @@ def test_delete_refuses_an_id_of_several_prompts(each_db: Database) -> None:
     assert s.prompts.delete("one").names == {"prompts": [f"{ids[1]} one"]}
     here = s.prompts.add(prompt="What is two?").id
     there = s.prompts.add(prompt="What is three?", external_id=str(here)).id
-    for ref, id_ in ((here, here), (f"0{here}", here), (there, there)):
-        assert s.prompts.get(ref).id == id_
+    assert [s.prompts.get(ref).id for ref in (here, f"0{here}", there)] == [here, here, there]
     with pytest.raises(InvalidError, match=f"2 prompts have the id '{here}': {here}, {there}"):
         s.prompts.delete(str(here))
