@@ -578,8 +578,6 @@ def parse_items(
 
 def is_quoted(text: str, completion: str) -> bool:
     """Return whether the JSON object that ends a reply stands in the completion but for blanks: the judge quotes it."""
-    if "{" not in completion:
-        return False
     with suppress(ValueError):
         return "".join(json_objects(text)[-1][1].split()) in "".join(completion.split())
     return False

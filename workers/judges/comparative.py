@@ -110,7 +110,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
     """Return one verdict for each completion of the group, in the order of their ids."""
     scores: dict[str, GroupScore] = parsed.content
     reply, common = parsed.reply, call.common_fields(parsed.reply, shown)
-    if is_quoted(parsed.reply.text, shown.completion):
+    if "{" in shown.completion and is_quoted(parsed.reply.text, shown.completion):
         return call.failed(Reason.UNPARSEABLE, "the reply's scores stand in a completion", reply, shown)
     if any(load(judge).words.repeated_by("rationale", score.rationale) for score in scores.values()):
         return call.failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template", reply, shown)

@@ -161,7 +161,7 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each criterion of the call; one without the words or quotes that it needs is failed."""
     repeated, found = load(judge).words.repeated_by, []
-    quoted = is_quoted(parsed.reply.text, shown.completion)
+    quoted = "{" in shown.completion and is_quoted(parsed.reply.text, shown.completion)
     for one in call.asked:
         scale, written = one.criterion.scale, parsed.content[one.id]
         quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())

@@ -107,7 +107,7 @@ class Throttle:
             The part that calls in progress, or begun within the last minute, use at present.
         """
         before, at_most = int(self.limit), self.limit >= self._most
-        self._most = int(self._endpoint.concurrency * part + 1e-6)
+        self._most = int(self._endpoint.concurrency * part + 0.01)  # what others began lately may take a bit of a part
         self.limit = float(self._most) if at_most else min(self.limit, self._most)
         self._surplus += max(0, before - int(self.limit))
         for _ in range(int(self.limit) - before):

@@ -61,8 +61,8 @@ def test_limits_hold_over_all_workers(db: Database) -> None:
         with db.read() as session:
             return leases.drains(session, 1)
 
-    with scripted_server(replace(YES, delay_s=0.4)) as server:
-        submit_job(db, 3000, judge=judge_at(server, concurrency=12, requests_per_minute=100_000), rubric=ONE)
+    with scripted_server(replace(YES, delay_s=1.0)) as server:
+        submit_job(db, 3000, judge=judge_at(server, concurrency=12, requests_per_minute=1_000_000), rubric=ONE)
         changes = {"heartbeat_seconds": 0.05, "claim_size": 32}
         with draining(db, **changes):
             wait_for(lambda: server.concurrent == 12)
