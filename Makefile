@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: install ## a policy learns to search, open and cite documents, with a report (about 15 minutes)
+demo: install ## a policy learns to search, open and cite documents, with a report (about 20 minutes)
 	$(BIN)/rubricsvc demo
 
 demo-fast: install ## the same, smaller (about 5 minutes)

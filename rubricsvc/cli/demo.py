@@ -26,7 +26,7 @@ FAST = {"steps": 2, "demonstration_steps": 14, "prompts_per_step": 2, "group_siz
 
 
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 5 minutes, not 15.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 5 minutes, not 20.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of the demo, with its database and report.")] = Path("demo-out"),
     seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the evaluations as JSON.")] = False,
