@@ -271,7 +271,7 @@ def read_workbook(data: bytes, file: str, errors: FileErrors, most: int) -> list
             merged = [range_boundaries(one.decode()) for one in ranges]
             if sum((min(bottom, len(rows)) - top) * left for left, top, _, bottom in merged) > most:
                 raise _too_many_values(location, most)
-    except InvalidFileError:  # a ValueError too
+    except (InvalidFileError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - openpyxl and zipfile raise many kinds
         hint = "save it as .xlsx, without a password and not as .xls; unpack other ZIP files"

@@ -11,7 +11,7 @@ from rubricsvc.store.session import Database, existing, page_of
 from rubricsvc.store.tables import CompletionRow, DatedRow, JobRow, LabelRow, RubricRow, RunRow
 
 _NAMED: dict[str, Callable[[Session, int | str], Sequence[DatedRow]]] = {
-    "Prompts": lambda session, ref: [completions.get_prompt(session, ref)],
+    "Prompts": lambda session, ref: [completions.get_prompt(session, ref, only=True)],
     "Rubrics": lambda session, ref: (
         page_of(session, RubricRow, limit=None, name=str(ref)) or [rubrics.get(session, ref, allow_drafts=True)]
     ),

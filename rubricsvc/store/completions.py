@@ -45,16 +45,16 @@ def add_prompt(session: Session, prompt: Prompt, external_id: str | None = None)
     return row
 
 
-def get_prompt(session: Session, ref: int | str, *, as_in_file: bool = False) -> PromptRow:
+def get_prompt(session: Session, ref: int | str, *, as_in_file: bool = False, only: bool = False) -> PromptRow:
     """Return the prompt with this id here, or else with this id in a file it came from.
 
     As a file refers to it, text is first an external id, and a number only an id here.
 
     Raises:
-        InvalidError: Several prompts have this id in a file, or a text is the id of one here and of another in a file.
+        InvalidError: Several prompts have this id in a file, or, with ``only``, one here and one in a file.
     """
     row = None if as_in_file and isinstance(ref, str) else find(session, PromptRow, ref)
-    if isinstance(ref, str) or not (row or as_in_file):
+    if (only and isinstance(ref, str)) or (row is None and not (as_in_file and isinstance(ref, int))):
         ids = sorted({*prompts_in_files(session, str(ref)), *([row.id] if row else [])})
         if len(ids) > 1:
             message = f"{len(ids)} prompts have the id {str(ref)!r}: {', '.join(map(str, ids[:20]))}"

@@ -167,6 +167,6 @@ def test_delete_refuses_an_id_of_several_prompts(each_db: Database) -> None:
     assert s.prompts.delete("one").names == {"prompts": [f"{ids[1]} one"]}
     here = s.prompts.add(prompt="What is two?").id
     there = s.prompts.add(prompt="What is three?", external_id=str(here)).id
-    assert [s.prompts.get(ref).id for ref in (here, f"0{here}", there)] == [here, here, there]
+    assert [s.prompts.get(ref).id for ref in (here, str(here), there)] == [here, here, there]
     with pytest.raises(InvalidError, match=f"2 prompts have the id '{here}': {here}, {there}"):
         s.prompts.delete(str(here))
