@@ -64,7 +64,7 @@ def main() -> None:
 @contextlib.contextmanager
 def running_workers(db: Database, count: int, folder: Path, *arguments: str) -> Iterator[list[WorkerProcess]]:
     """Start so many workers and wait until they listen; stop them at the end."""
-    settings = {"database_url": db.url, "broker_url": redis_url(9)}
+    settings = {"database_url": db.url, "broker_url": redis_url()}
     attach(db, Settings.model_validate(settings))
     processes = [WorkerProcess(folder / "log", *arguments, **settings) for _ in range(count)]
     try:

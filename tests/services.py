@@ -120,7 +120,7 @@ def redis(port: int = 0) -> Iterator[str]:
     """A Redis server on a port of the loopback (0: a free one), keeping nothing on disk; its URL."""
     server, port = need("redis-server", "redis-server"), port or free_port()
     process = subprocess.Popen(
-        [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
+        [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--databases", "1000"],
         stdout=subprocess.DEVNULL,
     )
     try:

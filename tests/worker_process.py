@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.services import REDIS
 
 
-def redis_url(database: int) -> str:
-    """A Redis database of the test's own; skips where the test run has no Redis."""
+def redis_url() -> str:
+    """A Redis database of the test's own, also among processes; skips where the run has no Redis."""
     if (url := os.environ.get(REDIS)) is None:
         pytest.skip(f"needs Redis: run the tests with `make test`, or set {REDIS}")
-    return f"{url.rsplit('/', 1)[0]}/{database}"
+    with redis.Redis.from_url(url) as server:
+        count = int(server.config_get("databases")["databases"])
+        number = 1 + int(server.incr("rubricsvc-tests")) % (count - 1)
+    return f"{url.rsplit('/', 1)[0]}/{number}"
 
 
 class WorkerProcess:

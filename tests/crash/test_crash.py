@@ -17,7 +17,6 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database, attach
 from rubricsvc.store.tables import ItemRow, VerdictRow
-from tests.databases import KINDS
 from tests.rows import RUBRIC, status_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server, wait_for_calls
 from tests.services import wait_for
@@ -54,7 +53,7 @@ def test_workers_score_every_item_once_when_killed(
 ) -> None:
     server, pace = judge_server
     settings = {
-        "database_url": each_db.url, "broker_url": redis_url(1 + KINDS.index(each_db.engine.dialect.name)),
+        "database_url": each_db.url, "broker_url": redis_url(),
         "claim_size": 8, "lease_seconds": 3, "reconcile_seconds": 0.5, "max_leases": 10_000,
     }  # fmt: skip
     judge = Judge(name="paced", model="scripted", endpoint=Endpoint(base_url=server.url, max_retries=0))

@@ -22,7 +22,6 @@ from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store import generation as generations
 from rubricsvc.store.session import Database, attach
 from rubricsvc.store.tables import ItemRow, RubricRow
-from tests.databases import KINDS
 from tests.rows import add_completion, status_of
 from tests.rubric_writer import is_question, rubric_about, verdict
 from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply, wait_for_calls
@@ -88,7 +87,7 @@ def kill_while_generating(
 ) -> None:
     settings = {
         "collections_dir": str(tmp_path), "database_url": each_db.url,
-        "broker_url": redis_url(3 + KINDS.index(each_db.engine.dialect.name)), "claim_size": 4, "lease_seconds": 3,
+        "broker_url": redis_url(), "claim_size": 4, "lease_seconds": 3,
         "reconcile_seconds": 0.5, "max_leases": 10_000,
     }  # fmt: skip
     attach(each_db, Settings.model_validate(settings))

@@ -55,10 +55,10 @@ def test_serve_releases_its_leases_on_a_signal(tmp_path: Path, db: Database) -> 
 
 
 @contextlib.contextmanager
-def broker(kind: str, number: int) -> Iterator[str]:
+def broker(kind: str) -> Iterator[str]:
     """The URL of a broker that nobody else uses: a database of the test run's Redis, or a RabbitMQ of its own."""
     if kind == "redis":
-        yield redis_url(number)
+        yield redis_url()
     elif RABBITMQ.exists():
         with rabbitmq() as url:
             yield url
@@ -73,7 +73,7 @@ def broker(kind: str, number: int) -> Iterator[str]:
 def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, pool: str, by: str) -> None:
     url = fresh_url(kind, tmp_path)
     with (
-        broker(by, 7 + (kind == "sqlite")) as broker_url,
+        broker(by) as broker_url,
         scripted_server(labels(Yes=0.75, No=0.25)) as server,
         service(tmp_path, url, broker_url=broker_url) as address,
         command(tmp_path / "worker.log", "worker", f"--pool={pool}", database_url=url, broker_url=broker_url),
@@ -89,7 +89,7 @@ def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, p
 def test_worker_releases_its_leases_when_stopped(tmp_path: Path, db: Database, pool: str, by: str) -> None:
     """Its judge answers after five minutes: a worker that waited for it would not end in time."""
     log = tmp_path / "worker.log"
-    with broker(by, 9 + (pool == "threads")) as broker_url, scripted_server(ScriptedReply(delay_s=300.0)) as server:
+    with broker(by) as broker_url, scripted_server(ScriptedReply(delay_s=300.0)) as server:
         attach(db, Settings(database_url=db.url, broker_url=broker_url))
         job = submit_job(db, 40, judge=judge(server.url))
         arguments = ("worker", "--concurrency=2", f"--pool={pool}")

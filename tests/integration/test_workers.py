@@ -11,7 +11,6 @@ from rubricsvc.services.workers import Workers
 from rubricsvc.settings import Settings
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database, attach
-from tests.databases import KINDS
 from tests.rows import age_worker, progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.services import wait_for
@@ -43,7 +42,7 @@ def test_wait_tells_of_missing_killed_and_new_workers(
 ) -> None:
     settings: dict[str, Any] = {
         "database_url": each_db.url,
-        "broker_url": redis_url(11 + KINDS.index(each_db.engine.dialect.name)),
+        "broker_url": redis_url(),
         "lease_seconds": 3,
         "reconcile_seconds": 0.5,
     }

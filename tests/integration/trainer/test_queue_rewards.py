@@ -14,7 +14,6 @@ from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database, attach
-from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, TASKS, faulty, score, stored_jobs
 from tests.model.trainer.tiny import tiny_config, tiny_policy
@@ -106,7 +105,7 @@ def remote(url: str, **endpoint: Any) -> Judge:
 
 def test_train_survives_kill_9_of_the_only_worker(each_db: Database, tmp_path: Path) -> None:
     """The step waits, a new worker takes over once the leases have expired, and no verdict is asked for twice."""
-    broker = redis_url(9 + KINDS.index(each_db.engine.dialect.name))
+    broker = redis_url()
     settings: dict[str, Any] = {"database_url": each_db.url, "broker_url": broker}
     settings |= {"lease_seconds": 3, "reconcile_seconds": 0.5}
     attach(each_db, Settings.model_validate(settings))

@@ -27,7 +27,7 @@ judge = {{name = "remote", model = "scripted", endpoint = {{base_url = "{url}", 
 
 @pytest.mark.usefixtures("rubric_file")
 def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker, log = redis_url(15), tmp_path / "log"
+    broker, log = redis_url(), tmp_path / "log"
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", broker)
     get_settings.cache_clear()
     tiny_model(tmp_path / "policy")

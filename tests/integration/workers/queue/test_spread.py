@@ -15,7 +15,6 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, leases
 from rubricsvc.store.session import Database, attach
-from tests.databases import KINDS
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
 from tests.services import wait_for
@@ -31,10 +30,9 @@ def judge_at(server: ScriptedServer, concurrency: int) -> Judge:
 
 
 @contextlib.contextmanager
-def starting_workers(db: Database, log: Path) -> Iterator[Callable[[], None]]:
+def starting_workers(db: Database, log: Path, broker: str | None = None) -> Iterator[Callable[[], None]]:
     """Yield a function that starts a worker and waits until it runs; all are killed at the end."""
-    broker = redis_url(5 + KINDS.index(db.engine.dialect.name))
-    settings: dict[str, Any] = {"database_url": db.url, "broker_url": broker}
+    settings: dict[str, Any] = {"database_url": db.url, "broker_url": broker or redis_url()}
     attach(db, Settings.model_validate(settings))
     started: list[WorkerProcess] = []
 
@@ -75,8 +73,8 @@ def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_pa
 
 def test_many_jobs_at_once_send_few_messages(each_db: Database, tmp_path: Path) -> None:
     """A message that is not read yet serves the jobs that come meanwhile, and each is sent by one client only."""
-    log, broker = tmp_path / "log", redis_url(5 + KINDS.index(each_db.engine.dialect.name))
-    with scripted_server(YES) as server, starting_workers(each_db, log) as start:
+    log, broker = tmp_path / "log", redis_url()
+    with scripted_server(YES) as server, starting_workers(each_db, log, broker) as start:
         start()
         submit_job(each_db, 1, judge=judge_at(server, 16), rubric=ONE)
         with each_db.write() as session:
