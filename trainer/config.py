@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from rubricsvc.core.base import UnitInterval
 from rubricsvc.core.evolution import Approve
 from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest, field_messages, models_in
@@ -218,9 +219,10 @@ class DataConfig(DataSource):
 
 
 class DemonstrationsConfig(ConfigSection):
-    """Demonstrations that the policy learns before the run (`trainer.loop.warm_up`)."""
+    """Demonstrations that the policy learns before the run. Of a script a share is ``brief``: without quotes."""
 
     path: InputPath | None = None
+    brief: UnitInterval = 0.0
     steps: int = Field(default=16, ge=1)
     lr: float = Field(default=1e-4, gt=0.0)
 

@@ -44,8 +44,11 @@ def demonstrations_of(tasks: list[Task], config: RunConfig, say: Callable[[str],
         acting = make_acting(config.environment, config.tools)
         research = acting.own_environment if acting is not None else None
         assert acting is not None and isinstance(research, Research)  # noqa: S101 - the configuration was checked
-        played = [(task, demonstrate(research, task.prompt, acting.limits)) for task in tasks]
-        chosen = [replace(task, demonstrations=(one,)) for task, one in played if one is not None]
+        brief, chosen = config.demonstrations.brief if config.demonstrations is not None else 0.0, []
+        for number, task in enumerate(tasks):
+            is_brief = int((number + 1) * brief) > int(number * brief)
+            if (one := demonstrate(research, task.prompt, acting.limits, brief=is_brief)) is not None:
+                chosen.append(replace(task, demonstrations=(one,)))
     if not chosen:
         hint = "raise environment.max_turns, or set demonstrations.path"
         raise InvalidError("the script answers no prompt of the data", hint=hint, path="demonstrations")

@@ -31,11 +31,12 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 
 
 def demonstrate(
-    environment: Research, prompt: Prompt, limits: EpisodeLimits, *, informed: bool = True
+    environment: Research, prompt: Prompt, limits: EpisodeLimits, *, informed: bool = True, brief: bool = False
 ) -> Completion | None:
     """Return a trajectory for a prompt; None where the script does not reach a report.
 
-    Without ``informed`` the script does not know the pages that answer the prompt: it opens the search's first.
+    Without ``informed`` the script does not know the pages that answer the prompt: it opens the search's first. A
+    ``brief`` report only names the query, without quote or citation.
     """
     episode = begin(environment, prompt, limits)
     cited: list[str] = []
@@ -50,7 +51,8 @@ def demonstrate(
         text = opened["text"] if opened else "\n".join(one.text for one in episode.turn(call_text("open", id=found)))
         if episode.done:
             return None
-        cited.append(f"“{_sentence(text, query, reference)}” [{found}].")
+        quoted = f"“{_sentence(text, query, reference)}” [{found}]."
+        cited.append(f"See the documentation of {query}." if brief else quoted)
         if limits.notes:
             episode.turn(call_text(NOTE.name, text=cited[-1]))
             if episode.done:

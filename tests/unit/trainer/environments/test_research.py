@@ -82,4 +82,6 @@ def test_script_searches_opens_and_cites(research: Research) -> None:
         assert shown is not None and shown.text.endswith("[index].")
         assert set(sources(Prompt.of("?"), shown)) == {"index"}
         assert [call.name for one in shown.messages for call in one.tool_calls or ()] == calls
+        brief = demonstrate(research, Prompt.of("What speeds up a query?", item=item), EpisodeLimits(), brief=True)
+        assert brief is not None and brief.text.startswith("See the documentation") and "[" not in brief.text
         research.opens = True
