@@ -130,7 +130,6 @@ TOO_LONG = error(400, "This model's maximum context length is 8192 tokens. Howev
 Script = ScriptedReply | Sequence[ScriptedReply] | Callable[[int, dict[str, Any]], ScriptedReply]
 """Always the same reply; one after the other, the last one repeated; or by number (from 0) and request."""
 
-
 _TYPICAL = labels(Yes=0.85, No=0.1, A=0.02, B=0.01, C=0.005)
 _TYPICAL = replace(_TYPICAL, body=_TYPICAL.payload())
 

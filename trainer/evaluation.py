@@ -53,7 +53,6 @@ from workers import checks
 TOOL_USE = "tool_use"
 """Share of completions that call a tool."""
 
-
 _CALLS = Rubric(criteria=(Criterion(key="valid_calls", text="valid_calls", check=Check(name="valid_calls")),))
 _CITATIONS = Rubric(
     criteria=tuple(

@@ -97,10 +97,8 @@ class MasterAdamW:
         for name in sorted(expected.keys() | saved.keys()):
             if expected.get(name) != saved.get(name):
                 there, here = (str(list(shapes[name])) if name in shapes else "missing" for shapes in (saved, expected))
-                raise InvalidError(
-                    f"the checkpoint belongs to another model: weight {name} is {there} there and {here} here",
-                    hint="set policy.model to the model that the run started from",
-                )
+                message = f"the checkpoint belongs to another model: weight {name} is {there} there and {here} here"
+                raise InvalidError(message, hint="set policy.model to the model that the run started from")
         for name, tensor in tensors.items():
             key, _, weight = name.partition(".")
             master = self.masters[weight]

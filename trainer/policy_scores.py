@@ -16,7 +16,6 @@ from rubricsvc.stats.estimates import mean_estimate, over_prompts, t_quantile
 Score = float | None
 """A number, or None where a completion has no score."""
 
-
 PromptValues = Mapping[str, Sequence[Score] | None]
 """Values of each prompt, None where there is none: the ``mean`` of its samples, and its ``greedy`` completion's."""
 

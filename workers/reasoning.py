@@ -5,6 +5,8 @@ A completion is stored whole; judges and checks see the answer after its reasoni
 
 import re
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.untrusted import INVISIBLE
@@ -13,9 +15,10 @@ REASONING_MARKS = (
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
     ("<|channel>thought", "<channel|>"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final"),
 )
 """Marks around the reasoning of Qwen, DeepSeek, GLM and others, of Mistral, of Gemma, and of Harmony (gpt-oss)."""
+_HEADER, _END = re.compile(r"\s*(?:<\|constrain\|>\w+)?<\|message\|>"), re.compile(r"<\|(?:return|end)\|>\s*\Z")
 _CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence that never closes ends the search
     r"(?ms)^ {0,3}(?P<fence>`{3,8}+(?=[^`\n]*$)|~{3,8}+)(?:.*?^ {0,3}(?P=fence)[`~]*(?!\S)|(?P<open>.*))"
     r"|(?<!`)(?P<ticks>`{1,3})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)"
@@ -23,21 +26,27 @@ _CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence 
 )
 
 
+def marks_of(text: str, marks: Sequence[tuple[str, str]] = REASONING_MARKS) -> tuple[str, str]:
+    """Return the pair of marks of which one stands first in a text, else the first pair."""
+    return min(marks, key=lambda pair: min((text.find(one) for one in pair if one in text), default=len(text)))
+
+
 def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False) -> tuple[str, str]:
     """Return the reasoning in a text, marks included, and the answer: what follows it.
 
     Reasoning that begins the text ends at the last closing mark; without one there is no answer. The opening mark may
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
+    The rest of Harmony's header, and the token that ends its message, belong to the marks.
     """
     begins = re.compile(rf"(?:\s|{INVISIBLE.pattern})*{re.escape(opens)}").match
     plain = text
     if not in_code and not begins(text):
         plain = _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
-    end = plain.rfind(closes)
-    answer = text if end < 0 else text[end + len(closes) :]
-    if begins(answer):
-        answer = ""
-    return text[: len(text) - len(answer)], answer
+    start = 0 if (end := plain.rfind(closes)) < 0 else end + len(closes)
+    if start and (header := _HEADER.match(text, start)):
+        start = header.end()
+    start = len(text) if begins(text[start:]) else start
+    return text[:start], _END.sub("", text[start:]) if start else text
 
 
 def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = None) -> Completion:
@@ -64,3 +73,13 @@ def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = 
     if (text, messages) == (completion.text, completion.messages):
         return completion
     return completion.model_copy(update={"text": text, "messages": messages})
+
+
+def reply_texts(tokenizer: Any, rows: Sequence[Sequence[int]]) -> list[str]:
+    """Return the texts of tokens without special ones, except for those of marks around reasoning."""
+    marks = "".join(chain(*REASONING_MARKS))
+    special = {id_: one.content for id_, one in tokenizer.added_tokens_decoder.items() if one.special}
+    special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    hidden = {id_ for id_, token in special.items() if token not in marks}
+    texts: list[str] = tokenizer.batch_decode([[id_ for id_ in row if id_ not in hidden] for row in rows])
+    return texts

@@ -70,7 +70,8 @@ def repetitions(steps: Sequence[Step]) -> Repetitions:
 
 
 UNSPACED = (
-    "\u0e01-\u0ede\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e01-\u0ede\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\uff66-\uff9f\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
 )
 """Characters of Thai, Lao, Burmese, Khmer, kana and Han, which are written without blanks between words."""
 WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")  # a word without punctuation; in those scripts a character

@@ -96,7 +96,6 @@ async def _service(request: Request) -> LocalService:
 
 Service = Annotated[LocalService, Depends(_service)]  # the service, for the caller of a request
 
-
 _NUMBER = PlainValidator(
     lambda text: int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,20}", text) else text,
     json_schema_input_type=int,

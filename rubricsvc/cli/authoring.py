@@ -35,7 +35,6 @@ from workers.event_loop import all_of
 
 Names = list[str] | None
 
-
 MOST_TRUE = 5  # pairs of which most may contradict each other; a judge that says so of more says it of everything
 
 
@@ -90,6 +89,9 @@ def lint_(
         show([{"rubric": name, **one.model_dump()} for name, one in found], True)
     else:
         _print_findings(found, [(name, rubric) for name, rubric, _ in given])
+    for name, rubric, prompt in given[:20]:  # whatever is left out of the findings
+        for one in lint(rubric, prompt, rules=rules_of(("unchecked-language",), (), "info")):
+            echo(f"{name}: {one.message}")
     raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else output.OK)
 
 

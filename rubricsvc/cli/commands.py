@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from getpass import getuser
 from inspect import Parameter, isclass, signature
+from pwd import getpwuid
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -153,7 +153,7 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
     with open_database(lambda name: echo(f"created the database {name}")) as db:
         if caller is None:
             try:
-                caller = getuser()
-            except (OSError, KeyError):  # no such user, as in some containers
+                caller = getpwuid(os.geteuid()).pw_name  # not by LOGNAME, which anybody may set
+            except KeyError:  # no such user, as in some containers
                 caller = "unknown"
         yield LocalService(db, caller=caller, approval=get_settings().require_approval)

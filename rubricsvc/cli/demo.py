@@ -19,7 +19,6 @@ SETTINGS = "rubricsvc.toml"
 """It makes the folder a project of its own: commands that are run there use its database and collections."""
 TEMPLATE = Path(__file__).with_name("demo.toml")
 
-
 FULL = {"steps": 8, "demonstration_steps": 7, "prompts_per_step": 4, "group_size": 8, "held_out": 0.5, "samples": 1}
 FAST = {"steps": 2, "demonstration_steps": 14, "prompts_per_step": 2, "group_size": 4, "held_out": 0.15, "samples": 1}
 """What the template has of the demo, and of the small one."""

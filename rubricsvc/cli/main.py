@@ -60,7 +60,6 @@ _EXTRAS = {
 ALIASES = {name[:-1]: name for name in COMMANDS if name.endswith("s") and name[:-1] not in COMMANDS}
 """The singular of each noun: ``rubricsvc job show`` is ``rubricsvc jobs show``."""
 
-
 _GUESSES = {
     "completions import FILE": "completions add",
     "jobs cancel ID": "jobs stop",

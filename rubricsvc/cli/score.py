@@ -86,6 +86,7 @@ def score(
                 | fields_of(target.rubric.by_key[each.criterion], "kind", "weight")
                 | {"verdict": each.value if each.value is not None else each.outcome}
                 | fields_of(each, "reason", "detail", "rationale")
+                | {"quotes": " … ".join(quote.quote for quote in each.evidence if quote.start is not None) or None}
                 | {"quotes not found": sum(quote.start is None for quote in each.evidence) or None}
                 for each in found
             ]

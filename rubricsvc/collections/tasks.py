@@ -25,7 +25,6 @@ _POINTING = re.compile(r"(?:This|These|The following|They|It|See|To|In this|For)
 _WORD = re.compile(r"\w{3,}")
 _INNER_QUOTES = str.maketrans(dict.fromkeys('"“”„«»', "'"))
 
-
 OnPage = Callable[[int, int], None]  # receives how many pages of how many a capability has read
 
 

@@ -37,7 +37,6 @@ Text = Annotated[str, AfterValidator(_encodable)]  # text that the database can 
 
 MAX_NAME_LENGTH = 200  # characters of a name, an external id or a policy in the database
 
-
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
 Title = Annotated[Name, AfterValidator(_printable)]  # a name that is shown in a terminal
 

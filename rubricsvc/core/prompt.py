@@ -13,7 +13,14 @@ from rubricsvc.core.fingerprint import canonical_json, digest
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
-_READ = {"reasoning", "reasoning_content", "thinking", "function_call", "refusal"}  # besides the fields of a message
+_READ = {
+    "reasoning",
+    "reasoning_content",
+    "thinking",
+    "function_call",
+    "refusal",
+    "audio",
+}  # beside its fields
 
 
 def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
@@ -23,9 +30,11 @@ def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
         match part:
             case str(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
                 texts.append(text)
-            case {"type": "refusal", "refusal": str(text)}:
+            case {"type": "refusal", "refusal": str(text)} | {"type": "summary_text", "text": str(text)}:
                 texts.append(text)
             case {"type": "thinking", "thinking": thought} | {"type": "reasoning", "text": thought}:
+                thoughts.append(_split_parts(thought, ignored)[0])
+            case {"type": "reasoning", "summary": [*thought]}:
                 thoughts.append(_split_parts(thought, ignored)[0])
             case {"type": str(kind)} if kind not in ("text", "input_text", "output_text", "refusal"):
                 plain = json.dumps(part, sort_keys=True, default=lambda value: type(value).__name__)
@@ -60,9 +69,10 @@ class ToolCall(Value):
             return given
         if isinstance(call := given.get("function") or given.get("custom"), dict):
             given = {**given, "arguments": call.get("input", ""), **call}
-        if isinstance(given.get("arguments"), dict):
-            given = {**given, "arguments": canonical_json(given["arguments"]).decode("utf-8", "surrogatepass")}
-        return given
+        if isinstance(arguments := given.get("arguments", ""), dict | list | None):
+            text = "" if arguments is None else canonical_json(arguments).decode("utf-8", "surrogatepass")
+            given = {**given, "arguments": text}
+        return {**given, "id": str(given["id"])} if isinstance(given.get("id"), int) else given
 
     @cached_property
     def text(self) -> str:
@@ -107,10 +117,11 @@ class Message(Value):
             read["tool_calls"] = tuple(calls)  # strict validation of Python values takes no list
         if given.get("role") in ("tool", "function"):
             read["role"] = "tool"
-            if content is not None and not isinstance(content, str):
-                content = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
-        if content is None:
-            content = given.get("refusal") or ("" if calls or reasoning else None)
+            if not isinstance(content, str):
+                content = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str) if content else ""
+        if not content and isinstance(content, str | None):
+            spoken = audio.get("transcript") if isinstance(audio := given.get("audio"), dict) else None
+            content = given.get("refusal") or spoken or ("" if calls or reasoning else content)
         return read if content is None else {**read, "content": content}
 
     @property

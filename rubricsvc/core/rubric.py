@@ -92,7 +92,6 @@ class RubricExample(Value):
 GroupPath = tuple[str, ...]
 Mark = Annotated[str, Field(min_length=1)]
 
-
 IsoDate = Annotated[
     str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(lambda text: str(date.fromisoformat(text)))
 ]

@@ -19,7 +19,7 @@ from rubricsvc.errors import InvalidError, cut
 CANNOT_TELL = "cannot_tell"
 _SEPARATORS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
 _SURROUNDING, _FINAL = " \"'*`\u201c\u201d", ".,;:!\u3002"
-_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))(?: ?/ ?(\d+\.?\d*))?")
+_NUMBER = re.compile(r"([-+]?(?:\d+(?:,\d{1,2}|\.\d*)?|\.\d+))(?:(?: ?/ ?| out of )(\d+\.?\d*)| ?(%))?")
 _BINARY_WORDS = {"yes": 1.0, "true": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "0": 0.0}
 _OF_PEOPLE = {"y": 1.0, "ja": 1.0, "n": 0.0, "nein": 0.0, "unmet": 0.0}  # in sheets, beside those that judges write
 _PLAIN: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
@@ -63,14 +63,18 @@ def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
     bare, spellings = _folded(text), Counter(map(_folded, values))
     if bare and spellings[bare] == 1:
         return next(value for name, value in values.items() if _folded(name) == bare)
-    if isinstance(scale, Binary) and bare in _BINARY_WORDS:
-        return _BINARY_WORDS[bare]
+    if isinstance(scale, Binary) and (word := bare.removesuffix(".0")) in _BINARY_WORDS:
+        return _BINARY_WORDS[word]
     digits = _NUMBER.fullmatch(bare) if isinstance(verdict, str) else None
-    number = float(digits[1]) if digits else verdict
-    if isinstance(scale, Numeric) and not isinstance(number, str | bool):
-        same = digits is None or float(digits[2] or scale.high) == scale.high
-        if same and scale.low <= number <= scale.high:
+    number = float(digits[1].replace(",", ".")) if digits else verdict
+    numbers = {float(name): value for name, value in level_values(scale).items() if name.isdecimal()}
+    top = scale.high if isinstance(scale, Numeric) else max(numbers, default=math.nan)
+    same = digits is None or float(digits[2] or (100 if digits[3] else top)) == top
+    if same and isinstance(scale, Numeric) and not isinstance(number, str | bool):
+        if scale.low <= number <= scale.high:
             return (number - scale.low) / (scale.high - scale.low)
+    elif same and digits and number in numbers:
+        return numbers[number]
     seems = "" if isinstance(number, str) else "; the judge seems to use another scale"
     raise ValueError(f"verdict {cut(repr(verdict), 80)} is not on the scale{seems}")
 

@@ -16,7 +16,6 @@ MAX_VALUES = 250_000
 _LARGEST = sys.float_info.max
 _MAX_DIGITS = 1000  # digits of a number that is decoded; more cannot be stored, and decoding takes their square
 
-
 _SUSPICIOUS = re.compile(r"\\u|[0-9]{200}|[eE]\+?0*[1-9][0-9]{2}")
 """What a text has that the database cannot store: an escape, or a number that may be too large. Else values stand."""
 

@@ -94,7 +94,7 @@ def closest(name: str, allowed: Iterable[str]) -> str:
 
 
 _TYPES = {"int": "an integer", "float": "a number", "finite": "a finite number", "string": "a text", "none": "null"}
-_TYPES |= {"bool": "true or false", **dict.fromkeys(("list", "tuple", "set", "frozen"), "a list")}
+_TYPES |= {"bool": "true or false", "path": "a path", **dict.fromkeys(("list", "tuple", "set", "frozen"), "a list")}
 _TYPES |= dict.fromkeys(("dict", "model", "dataclass", "mapping"), "a mapping") | {"date": "a date as YYYY-MM-DD"}
 _LIMITS = {
     **{

@@ -57,7 +57,6 @@ OF_REPLY = frozenset(
 )
 """Reasons of a reply that is no verdict; another sample may be one."""
 
-
 StorableText = Annotated[str, AfterValidator(storable)]
 
 RAW_CHARS = 4000  # characters kept of an error message or an unparseable reply
@@ -185,7 +184,6 @@ class Verdict(Value):
 
 OVERALL = "overall"
 """The key of a score of the whole completion. If a rubric has such a criterion, the judge is asked for it too."""
-
 
 Annotator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
 

@@ -125,7 +125,6 @@ Row = dict[str, Any]  # a line of JSONL, or a row of CSV, as plain data
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
 
-
 MISSING: Any = object()  # in place of a value that is not in a record. Null is missing too, but for a literal ``=null``
 
 
@@ -272,8 +271,8 @@ class Entry:
                     inner = (*(names.get(str(step), step) for step in inner[1:2]), *inner[2:])
                 self.add(one.code, message, (*path, *inner))
             raise InvalidFileError(self.errors) from None
-        if ignored:
-            self.note("ignored", ignored_note(ignored))
+        for name in sorted(ignored):  # each once a file
+            self.note("ignored", ignored_note({name}))
         return built
 
 

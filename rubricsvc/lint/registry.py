@@ -81,8 +81,8 @@ _FOREIGN = re.compile(r"[“„«\"][^”“»\"]*[”“»\"]")
 def language_of(text: str, otherwise: Language = ENGLISH) -> Language:
     """Return the language of a text, or ``otherwise`` where its words do not say.
 
-    The script of most letters decides, and within Latin the language with most stop words: at least ``LEAST_SHARE`` of
-    the words, and twice as many as ``otherwise`` has. Quotations do not count.
+    The script of most letters decides, and within Latin the language with most stop words and verbs of saying, at least
+    ``LEAST_SHARE`` of the words, and twice as many as ``otherwise`` has. Quotations do not count.
     """
     own = _FOREIGN.sub(" ", text).casefold()
     if not own.isascii():
@@ -91,10 +91,11 @@ def language_of(text: str, otherwise: Language = ENGLISH) -> Language:
             script = "HIRAGANA" if scripts["HIRAGANA"] + scripts["KATAKANA"] else scripts.most_common(1)[0][0]
             return _OF_SCRIPT.setdefault(script, Language(f"{script.title()} script"))
     words = re.findall(r"[^\W\d_]+", own)
-    counts = Counter({one: sum(map(one.stop.__contains__, words)) for one in _LATIN})
-    ((best, most),) = counts.most_common(1)
+    counts = Counter({one: sum(w in one.stop or bool(one["saying"].match(w)) for w in words) for one in _LATIN})
+    most = max(counts.values())
+    first, *others = [one for one in _LATIN if counts[one] == most]  # of several only English, which is first, is sure
     least = max(LEAST_SHARE * len(words), 2 * counts[otherwise] + 2 * (otherwise is not UNKNOWN), 1)
-    return best if most >= least else otherwise
+    return first if most >= least and (first is ENGLISH or not others) else otherwise
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,6 @@ BASELINES = (BEFORE, *EQUAL_COMPUTE, *OF_TOOLS, *OTHER)
 """The names of the evaluations of baselines, in the order of a report."""
 REWARD = "reward"  # the score that the policy is trained with
 
-
 Line = TypeVar("Line", bound=Mapping[str, object])
 """An evaluation, as its line in `eval.jsonl`."""
 MEASURES = ("behaviour", "criteria")

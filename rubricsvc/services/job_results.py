@@ -1,10 +1,10 @@
 """The results of a whole job for its report, read page by page: only counts and the extreme completions are kept."""
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import pstdev
+from statistics import fmean, pstdev
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -52,8 +52,8 @@ class ItemDetail:
 class CriterionTotals:
     """Sums over the completions of a job for a criterion.
 
-    ``gain`` sums the gains over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts, of
-    which ``met`` are 0.5 or more.
+    ``gain`` sums the gains over the ``rewarded`` completions, ``values`` and ``met`` the mean value and the share of
+    0.5 or more over the ``scored`` ones; ``failed`` and ``abstained`` count verdicts.
     """
 
     name: str
@@ -63,27 +63,28 @@ class CriterionTotals:
     completions: int = 0
     rewarded: int = 0
     scored: int = 0
-    met: int = 0
+    met: float = 0.0
     failed: int = 0
     abstained: int = 0
     vetoes: int = 0
     values: float = 0.0
     gain: float = 0.0
 
-    def add(self, part: Contribution, *, rewarded: bool) -> None:
-        """Add the criterion of one completion."""
+    def add(self, parts: Sequence[Contribution], *, rewarded: bool) -> None:
+        """Add the criteria of one completion, by their mean, as an analysis does (`stats.criteria.pooled`)."""
+        verdicts = [part.verdict for part in parts if part.verdict is not None]
+        values = [one.value for one in verdicts if one.value is not None]
         self.completions += 1
         self.rewarded += rewarded
-        self.weights.add(part.criterion.weight)
-        self.vetoes += part.vetoes
-        self.gain += part.gain or 0.0
-        if part.verdict is not None:
-            self.failed += part.verdict.outcome == "failed"
-            self.abstained += part.verdict.outcome == "abstained"
-            if part.verdict.value is not None:
-                self.scored += 1
-                self.met += part.verdict.value >= 0.5
-                self.values += part.verdict.value
+        self.weights |= {part.criterion.weight for part in parts}
+        self.vetoes += sum(part.vetoes for part in parts)
+        self.gain += sum(part.gain or 0.0 for part in parts)
+        self.failed += sum(one.outcome == "failed" for one in verdicts)
+        self.abstained += sum(one.outcome == "abstained" for one in verdicts)
+        if values:
+            self.scored += 1
+            self.met += fmean(value >= 0.5 for value in values)
+            self.values += fmean(values)
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,16 @@ def read_results(db: Database, job_id: int, *, extremes: int, pool: str | None =
             of_prompts.append(row.completion.prompt_id)
             ids.append(row.completion_id)
         usage = total_usage([usage, *(part.verdict.usage for part in detail.parts if part.verdict)])
+        of_key = defaultdict[tuple[str, str, bool], list[Contribution]](list)
         for part in detail.parts:
             names = [(part.criterion.key, part.criterion.text)]
             if pool:
                 names = [(name, "") for name in pools_of(part.criterion, detail.prompt.tags, pool)]
             for name in names:
-                key = (*name, part.criterion.weight < 0)
-                totals = criteria.setdefault(key, CriterionTotals(*name, kind=part.criterion.kind))
-                totals.add(part, rewarded=rewarded)
+                of_key[*name, part.criterion.weight < 0].append(part)
+        for key, parts in of_key.items():
+            totals = criteria.setdefault(key, CriterionTotals(*key[:2], kind=parts[0].criterion.kind))
+            totals.add(parts, rewarded=rewarded)
     all_values, all_prompts, all_ids = ([v for of in rewards.values() for v in of[place]] for place in range(3))
     low, high = min(all_values, default=0.0), max(all_values, default=1.0)
     low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)

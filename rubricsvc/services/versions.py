@@ -225,8 +225,10 @@ def add_version(
     parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
     of = name, prompt_id, parent.id if parent is not None else None
     state, note, of_model = edit.state(origin), "", set[str]()
-    versions = page_of(session, RubricRow, limit=None, name=name) if parent is None else [parent]
-    lost = bool(versions and versions[-1].value.examples and not rubric.examples)
+    named = page_of(session, RubricRow, limit=None, name=name)
+    versions, approved = named if parent is None else [parent], [one for one in named if one.state == APPROVED]
+    tested = [one for one in (*approved[-1:], *versions[-1:]) if one.value.examples]
+    lost = bool(tested and not rubric.examples)
     if edit.policy != "none":
         of_model, note = unread(session, rubric, *of)
         same = (row for row in rubrics.only_drafts(session, [rubric.digest]) if row.name != name)
@@ -235,7 +237,7 @@ def add_version(
             note = f"{what}, {versions[-1].ref}, is not approved"
         elif (other := next(same, None)) is not None:
             note = f"it has the same content as {other.ref}"
-    note += f"{note and '; '}it has no examples, and {versions[-1].ref} has (CSV cannot hold them)" if lost else ""
+    note += f"{note and '; '}it has no examples, and {tested[-1].ref} has (CSV cannot hold them)" if lost else ""
     before = added(session)["rubrics"]
     given: dict[str, Any] = {"name": name, "prompt_id": prompt_id, "parent_id": of[-1], "added_by": edit.by}
     row = rubrics.add(session, rubric, origin=origin, state=DRAFT, **given)
@@ -270,11 +272,11 @@ def add_named(
 ) -> RubricRow:
     """Add a rubric under the name that it came with, for its prompt, so that an import of the same file finds it.
 
-    Without a name it is named ``rubric-`` with the first digits of its digest, and is for any prompt. So it is if a
-    version has the name already, which stays that of its rubric.
+    Without a name it is ``rubric`` with the first digits of its digest, and is for any prompt; so is one whose name has
+    a version already, which stays that of its rubric.
     """
     if not name or page_of(session, RubricRow, limit=1, name=name):
-        name, prompt_id = f"rubric-{rubric.digest[:12]}", None
+        name, prompt_id = f"{name[:100] or 'rubric'}-{rubric.digest[:12]}", None
     return add_version(session, rubric, edit, name=name, prompt_id=prompt_id, origin=origin).row
 
 

@@ -44,7 +44,7 @@ def add(
     which ``state`` it has.
 
     Raises:
-        ConflictError: The name's newest version is for another prompt, and no parent says that this is meant.
+        ConflictError: The name's newest version with a prompt has another, and no parent says that this is meant.
         InvalidError: The name, the formula or an example is invalid.
     """
     name_of("a rubric's name", name)
@@ -62,10 +62,11 @@ def add(
         add_model_texts(session, rubric.texts, name, prompt_id, parent_id)
     same = select(RubricRow).where(RubricRow.name == name, RubricRow.digest == rubric.digest)
     while (row := session.scalars(same).first()) is None:
-        order = RubricRow.version.desc()
-        newest = session.scalars(select(RubricRow).where(RubricRow.name == name).order_by(order).limit(1)).first()
-        if newest is not None and parent_id is None and None not in (prompt_id, newest.prompt_id):
-            _reject_other_prompt(session, newest, prompt_id)
+        of_name = select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version.desc()).limit(1)
+        newest = session.scalars(of_name).first()
+        other = session.scalars(of_name.where(RubricRow.prompt_id.is_not(None))).first()
+        if other is not None and parent_id is None and prompt_id is not None:
+            _reject_other_prompt(session, other, prompt_id)
         version = (newest.version if newest is not None else 0) + 1
         values = {"name": name, "version": version, "prompt_id": prompt_id, "origin": origin, "state": state}
         values |= {"digest": rubric.digest, "content": rubric.model_dump(mode="json")}

@@ -88,9 +88,9 @@ BUDGETS = {
     "rubricsvc/web": 530,
     "rubricsvc/cli": 3_990,
     "rubricsvc": 26_000,
-    "workers/queue": 1_285,
+    "workers/queue": 1_275,
     "workers/scoring": 770,
-    "workers/judges": 1_595,
+    "workers/judges": 1_605,
     "workers/engines": 2_650,
     "workers/checks": 2_500,
     "workers/audit": 870,
@@ -106,8 +106,8 @@ BUDGETS = {
     "migrations": 300,
     "recipes": 2_500,
     "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_430,
-    "rubricsvc workers trainer migrations": 49_000,
-    "tests": 36_000,
+    "rubricsvc workers trainer migrations": 49_060,
+    "tests": 36_060,
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 

@@ -176,7 +176,6 @@ MAX_TRAIN = 20_000
 MAX_WORDS = 200_000
 """1- and 2-grams of a bag of words, the most frequent first."""
 
-
 BASE: dict[str, Any] = {"adapter": None, "weights_sha256": None, "calibration": None, "min_answer_mass": 0.0}
 """Fields of a judge on its base. Untrained it gives the labels little probability."""
 

@@ -22,7 +22,6 @@ from typing import Any, Self
 from uuid import uuid4
 
 import torch
-from jinja2 import TemplateError
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
@@ -45,7 +44,9 @@ from trainer.policies.rollouts import NO_OPTIONS, Rollouts, Transcript, rollouts
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, model_folder, open_pretrained
 from workers.engines.local.weights import ModelWeights, base_sha256
+from workers.reasoning import reply_texts
 
+SYSTEM = ("system", "developer")
 GRACE_S = 0.5
 """Seconds that all wait for the tools of a message: rounding, and with it what is sampled, depends on the batch."""
 REFILL = 4
@@ -169,10 +170,8 @@ class Policy:
         self.tokenizer = tokenizer
         self.name = name
         if tokenizer.eos_token_id is None:
-            raise InvalidError(
-                f"the tokenizer of {name!r} has no end token: completions would never end",
-                hint="set `eos_token` in its tokenizer_config.json",
-            )
+            message = f"the tokenizer of {name!r} has no end token: completions would never end"
+            raise InvalidError(message, hint="set `eos_token` in its tokenizer_config.json")
         self.end_ids = torch.tensor(sorted(end_ids(model, tokenizer)), device=model.device)
 
     @classmethod
@@ -282,7 +281,7 @@ class Policy:
 
     def texts(self, rows: Sequence[Sequence[int]]) -> tuple[str, ...]:
         """Return the texts of tokens, with U+FFFD for characters that a service cannot store."""
-        return tuple(map(storable, self.tokenizer.batch_decode(rows, skip_special_tokens=True)))
+        return tuple(map(storable, reply_texts(self.tokenizer, rows)))
 
     def logprobs(self, rollouts: Rollouts, temperature: float) -> tuple[Tensor, Tensor]:
         """Return the log-probability of every completion token and the entropy of its distribution, in nats.
@@ -365,17 +364,17 @@ def prompt_ids(
     if tokenizer.chat_template:
         options = dict(template_options) | {"add_generation_prompt": True, "tokenize": False}
         options |= {"tools": [tool.schema for tool in tools]} if tools and described else {}
-        system = "\n\n".join(message.text for message in shown.messages if message.role == "system")
+        system = "\n\n".join(message.text for message in shown.messages if message.role in SYSTEM)
         messages = [message.model_dump(exclude_none=True) for message in shown.messages]
         if fold_system and system:
-            messages = [message for message in messages if message["role"] != "system"]
+            messages = [message for message in messages if message["role"] not in SYSTEM]
             user = next((message for message in messages if message["role"] == "user"), None)
             if user is None:
                 messages.insert(0, user := {"role": "user", "content": ""})
             user["content"] = "\n\n".join(filter(None, (system, user["content"])))
         try:
             text = tokenizer.apply_chat_template(messages, **options)
-        except TemplateError as error:
+        except Exception as error:  # a template may do anything
             roles = ", ".join(message["role"] for message in messages)
             hint = (
                 "set policy.fold_system = true" if system and not fold_system else "change the prompt or the template"

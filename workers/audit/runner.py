@@ -121,11 +121,9 @@ def _outcome(finding: AuditFinding, measure: Measure) -> bool | str:
 
 Verdicts = Mapping[str, Verdict]  # by criterion
 
-
 CompletionVerdicts = list[list[Verdict]]  # for each completion that was shown, one verdict a criterion
 
 _VERDICTS = TypeAdapter(CompletionVerdicts)
-
 
 _NOT_APPLICABLE = {
     RATIONALE: "the judge writes no rationale",

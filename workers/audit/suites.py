@@ -156,7 +156,6 @@ def read(path: Path) -> AttackSuite:
 PLAIN, MISSED = "plain", "missed"
 CRITERIA_ORDER, COMPLETION_ORDER, RATIONALE = "criteria_order", "completion_order", "rationale"
 
-
 _OWN: dict[str, tuple[Measure, float, str]] = {
     PLAIN: ("met", 0.2, "a bad completion unchanged: nothing in it meets the criterion"),
     MISSED: ("missed", 0.5, "a good completion unchanged: the judge misses that it meets the criterion"),

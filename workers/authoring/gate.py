@@ -45,7 +45,6 @@ MARGIN = 0.05
 ASKABLE = frozenset({"readout", "written"})  # modes that judge one completion by itself
 _REPORTED = frozenset({"shuffled", "truncated"})  # probes that do not decide
 
-
 _BREAK = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))(?<!\n\d\.)(?<!\A\d\.)[ \t]+|\s*\n\s*")
 
 

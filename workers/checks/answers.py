@@ -16,6 +16,7 @@ from rubricsvc.graders.model import Program, Range
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 from workers.checks.sandbox.runner import PROGRAMS, Limits, run_python
+from workers.repetitions import UNSPACED
 
 _NOTHING = "nothing to compare with: set `{}`, or the reference of the prompt"
 
@@ -117,20 +118,25 @@ class Math(Args):
 
 
 _FULL_WIDTH = str.maketrans({chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)} | {"−": "-"})
-_COMMA_ANSWER = re.compile(r"[-+]?(0|\d{1,3}(\.\d{3})+),\d+")
-"""A right answer that cannot but have a decimal comma; 1,234 is a thousand and more, and 1,5 may be two numbers."""
+_COMMA_ANSWER = re.compile(r"[-+]?(?P<sure>(?:0|\d{1,3}(?:\.\d{3})+),\d+)|[-+]?\d+,(?!\d{3}$)\d+")
+"""A right answer with a decimal comma for ``sure``, or maybe: 1,5 may be two numbers; 1,234 is a thousand and more."""
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![.,]?\d)")
+
+_BESIDE_SCRIPT = re.compile(rf"(?<=[{UNSPACED}。、，：≈])(?=[-+−\d.\\$(])|(?<=[\d)}}$])(?=[{UNSPACED}。、，])")
 
 
 def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
     """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0."""
     if (expected := prompt.reference if args.answer is None else args.answer) is None:
         raise ValueError(_NOTHING.format("answer"))
-    expected, text = expected.translate(_FULL_WIDTH), completion.text.translate(_FULL_WIDTH)
-    if _COMMA_ANSWER.fullmatch(expected.strip("$ ")):
+    readings = [tuple(_BESIDE_SCRIPT.sub(" ", one).translate(_FULL_WIDTH) for one in (expected, completion.text))]
+    if comma := _COMMA_ANSWER.fullmatch(readings[0][0].strip("$ ")):
         pointed = partial(_DECIMAL_COMMA.sub, lambda number: re.sub(r"\D", "", number[1]) + "." + number[2])
-        expected, text = pointed(expected), pointed(text)
-    met, answer = _verifier.ask(expected, text, args.digits, timeout_s=args.timeout_s)
+        readings = [*([] if comma["sure"] else readings), tuple(map(pointed, readings[0]))]
+    met, answer = False, None
+    for reading in readings:
+        if not met:
+            met, answer = _verifier.ask(*reading, args.digits, timeout_s=args.timeout_s)
     return CheckResult(float(met), f"the answer found is {answer}" if answer is not None else "no answer found")
 
 

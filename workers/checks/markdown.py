@@ -16,7 +16,6 @@ PYTHON = ("python", "py", "python3")
 Which = Literal["last", "first", "all", "whole"]
 """Where a check looks: in one of the fenced blocks, in all of them joined, or in the whole text."""
 
-
 _BLOCKS, _INLINE = (MarkdownIt("commonmark").enable("table").disable("reference") for _ in range(2))
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 _INLINE.core.ruler.enableOnly(["normalize", "block", "inline"])

@@ -31,7 +31,7 @@ from rubricsvc.core.validation_messages import error_text
 from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
-from workers.reasoning import split_reasoning
+from workers.reasoning import REASONING_MARKS, marks_of, split_reasoning
 
 
 def fence(name: str, text: str) -> str:
@@ -70,11 +70,11 @@ def fence_all(name: str, texts: Sequence[str]) -> list[str]:
 
 
 _TYPOGRAPHY = str.maketrans(
-    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2039\u203a\u00b4", "'")
-    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
+    dict.fromkeys('\u2018\u2019\u201a\u201b\u2032\u2039\u203a\u00b4\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb"', "'")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
-    | dict.fromkeys("*_`#~>|\\")  # marks of Markdown
+    | dict.fromkeys("*_`#~>|\\[]")  # marks of Markdown
 )
+_MARKUP = re.compile(r"(?<=\])\([^()\s]*\)|^[ \t]*(?:[-+\u2022]|\d+[.)])[ \t]|</?[A-Za-z][^<>\n]{0,80}>", re.MULTILINE)
 
 
 class QuoteIndex:
@@ -104,7 +104,9 @@ class QuoteIndex:
         else:
             characters, in_shown = self._presentation
             folded = _folded(quote)[0].strip()
-            if not folded or (at := characters.find(folded)) < 0:
+            if (at := characters.find(folded)) < 0:  # a judge may add quotation marks
+                at = characters.find(folded := folded.strip(" '"))
+            if not folded or at < 0:
                 return Evidence(quote=quote)
             places = [in_shown[at], in_shown[at + len(folded) - 1]]
         start, last = (place + bisect_right(self._hidden, place) for place in places)
@@ -121,8 +123,9 @@ def _folded(text: str) -> tuple[str, list[int]]:
     for character in set(text):
         plain = unicodedata.normalize("NFKD", character.translate(_TYPOGRAPHY)).translate(_TYPOGRAPHY)
         parts[character] = re.sub(r"\s", " ", plain.casefold())
+    markup = {place for span in _MARKUP.finditer(text) for place in range(*span.span())}
     for place, character in enumerate(text):
-        for part in parts[character]:
+        for part in parts[character] if place not in markup else " ":
             if part != " " or characters[-1] != " ":
                 characters.append(part)
                 places.append(place)
@@ -437,7 +440,6 @@ def render_criterion(asked: AskedCriterion, template: JudgeTemplate, levels: str
 T = TypeVar("T")
 
 _DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys, strict=False)
-_DEFAULT_THINKING = Thinking()
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
 _OBJECT_START = re.compile(r"""\{\s*(?:["'}]|//|/\*|[A-Za-z_]\w*\s*:)""")
@@ -492,14 +494,15 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
     """Return the reply with its thinking in a field of its own.
 
     Thinking ends at the last closing mark: what it quotes before that is part of it. The opening mark may be missing,
-    since many chat templates write it themselves. A judge without thinking options has the default marks. The result
+    since many chat templates write it themselves. The marks are the judge's own or any of `REASONING_MARKS`. The result
     has an ``error`` if the reply was cut off, or if the server counted more thinking than the budget.
     """
-    marks = thinking or _DEFAULT_THINKING
-    before, after = split_reasoning(reply.text, marks.opens, marks.closes, in_code=True)
-    unclosed = marks.opens in (after or before.rpartition(marks.closes)[2]).split("{", 1)[0]
-    before, after = (reply.text, "") if unclosed else (before.removesuffix(marks.closes), after)
-    text = "\n".join(filter(None, (reply.thinking, before.strip().removeprefix(marks.opens).strip())))
+    own = ((thinking.opens, thinking.closes),) if thinking else ()
+    opens, closes = marks_of(reply.text, (*own, *REASONING_MARKS))
+    before, after = split_reasoning(reply.text, opens, closes, in_code=True)
+    unclosed = opens in (after or before.rpartition(closes)[2]).split("{", 1)[0]
+    before, after = (reply.text, "") if unclosed else (before.rpartition(closes)[0] or before, after)
+    text = "\n".join(filter(None, (reply.thinking, before.strip().removeprefix(opens).strip())))
     error = ""
     if reply.truncated or unclosed:
         where = "inside its thinking" if text and not after else "before its verdict"
@@ -586,7 +589,8 @@ def is_quoted(text: str, completion: str) -> bool:
 def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
     """Return the JSON objects of a reply with their sources; the last is whole, and other braces may follow it.
 
-    An object inside a broken one does not count. JSON with the common slips of models is read as JSON5.
+    An object inside a broken one does not count. JSON with the common slips of models is read as JSON5. What follows
+    in braces, without quotes or a key of the last object, is no JSON.
     """
     objects: list[tuple[dict[str, Any], str]] = []
     message, depth, position, count, tries, complete = "no JSON object ends the reply", 0, 0, 0, 0, False
@@ -600,7 +604,9 @@ def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
             continue
         if count == _MAX_OBJECTS:
             raise ValueError(f"more than {_MAX_OBJECTS} JSON objects; {message}")
-        count, complete = count + 1, False
+        count, rest = count + 1, text[position:].casefold()
+        is_other = rest.lstrip()[:1].isalpha() and "}" in rest
+        complete = complete and is_other and not any(key.casefold() in rest for key in objects[-1][0])
         try:
             try:
                 value, position = _DECODER.raw_decode(text, brace.start())

@@ -24,8 +24,8 @@ _VOTE_FIELDS = Vote.model_fields.keys() - {"by", "detail", "raw"}
 def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) -> Verdict:
     """Return the verdict of several voters, given by name; see the module.
 
-    For ``majority`` each value counts as the nearest level of the scale (numeric scales have none), the lower of two
-    that are equally near. The most common one wins if more than half of all votes agree, failed ones included; without
+    For ``majority`` each value counts as the nearest level of the scale (numeric scales have none), as none of two that
+    are equally near. The most common one wins if more than half of all votes agree, failed ones included; without
     a majority the verdict is abstained. Rationale and quotes are those of the vote nearest to the result. ``usage`` is
     the sum and ``latency_s`` the maximum: the voters were asked concurrently.
     """
@@ -45,8 +45,9 @@ def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) ->
         agreeing = len(given)
         if rule == "majority":
             levels = scale_values(criterion.scale)
-            counts = Counter(min(levels or (v,), key=lambda level: (abs(level - v), level)) for v in values)
-            value, agreeing = max(counts.items(), key=lambda item: item[1])
+            near = [[one for one in levels if abs(one - v) == min(abs(o - v) for o in levels)] or [v] for v in values]
+            counts = Counter(one[0] for one in near if len(one) == 1)
+            value, agreeing = max(counts.items(), key=lambda item: item[1], default=(values[0], 0))
         else:
             value = _RULES[rule](values)
         nearest = min(zip(values, scored, strict=True), key=lambda vote: abs(vote[0] - value))[1]

@@ -45,13 +45,12 @@ from workers.judges.calls import (
     render_criterion,
 )
 
-VERSION = "8"
+VERSION = "9"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 _LIST = re.compile(r"\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*\])\s*(?:```\s*)?", re.DOTALL)
-
 
 _QuoteList = BeforeValidator(lambda quotes: [quotes] if isinstance(quotes, str) else [] if quotes is None else quotes)
 
@@ -60,7 +59,7 @@ class WrittenVerdict(ReplyModel):
     """What the judge must write about one criterion, in this order: the reasons come before the verdict."""
 
     criterion: str = ""
-    rationale: str
+    rationale: Annotated[str, BeforeValidator(lambda text: "" if text is None else text)]
     evidence: Annotated[list[str], _QuoteList] = Field(default_factory=list)
     verdict: bool | str | int | float
 

@@ -62,13 +62,11 @@ log = get_logger(__name__)
 NAME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
 """The name of this worker. A forked child has its parent's: it is a part of the same worker."""
 
-
 _ENGINE_FIELDS = ("engine", "model", "revision", "adapter", "weights_sha256", "endpoint", "members")
 """Judges that are equal in these share an engine."""
 
 EngineOf = Callable[[Judge], Engine]
 """Returns the engine of a judge in a drain."""
-
 
 _PAGE = 500
 """Items that `complete_answered` claims at once."""

@@ -24,7 +24,6 @@ COMPLETIONS = 4
 RUBRIC = Rubric(criteria=[Criterion(key="clear", text="Is clear.")])
 QUESTIONS = ("What is a rubric?", "Why is the sky blue?", "What is two and two?")
 
-
 pytestmark = pytest.mark.usefixtures("trl_installed")
 
 

@@ -124,8 +124,9 @@ def refusal(status: int, content: bytes, pause: str) -> RequestFailed:
     raw = raw_text(content)
     message: Any = None
     with suppress(*PARSE_ERRORS):
-        body = json.loads(content)
-        message = body.get("error", body).get("message")
+        error = (body := json.loads(content)).get("error", body)
+        message, parameter = error.get("message"), error.get("param") or ""
+        message += f" ({parameter})" if parameter not in message else ""
     detail = f"HTTP {status}: {message if message and isinstance(message, str) else raw}"[:RAW_CHARS]
     if status == 429 or status >= 500 or status in (408, 409):
         reason = {429: Reason.RATE_LIMITED, 408: Reason.TIMEOUT}.get(status, Reason.SERVER_ERROR)

@@ -16,6 +16,7 @@ from workers.engines.base import EngineRequest, Failure, Replies, Reply
 from workers.engines.local.models import LoadedModel, load, load_backoff, model_failure
 from workers.engines.local.prefix_tree import BranchId, PrefixTree, shared_length
 from workers.engines.local.weights import ModelWeights
+from workers.reasoning import reply_texts
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
 
@@ -202,7 +203,7 @@ def answer_batch(loaded: LoadedModel, requests: list[PendingRequest]) -> None:
                 if not ended:
                     text.append(token)
                 if ended or len(text) >= min(sampling.max_tokens, pending.limit - len(pending.token_ids[i])):
-                    reply = Reply(conversation.tokenizer.decode(text, skip_special_tokens=True), truncated=not ended)
+                    reply = Reply(reply_texts(conversation.tokenizer, [text])[0], truncated=not ended)
                     add_reply((row, i), reply, len(text) + ended)
                 elif not pending.result.done():
                     growing[row, i] = [token]

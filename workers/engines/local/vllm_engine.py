@@ -39,6 +39,7 @@ from workers.engines.local import models
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.embedded_model import stored_once
 from workers.engines.local.weights import ModelWeights, check_sha256
+from workers.reasoning import reply_texts
 
 _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -225,7 +226,8 @@ async def _answer(loaded: _Model, request: EngineRequest, question: Question, id
             mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
             reply = Reply(loaded.conversation.tokenizer.decode([first.token_ids[0]]), mass, usage=usage)
         else:
-            reply = Reply(first.text, truncated=first.finish_reason == "length", usage=usage)
+            (text,) = reply_texts(loaded.conversation.tokenizer, [first.token_ids])
+            reply = Reply(text, truncated=first.finish_reason == "length", usage=usage)
         return replace(reply, latency_s=time.perf_counter() - start)
     except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
         return Failure(Reason.UNREACHABLE if loaded.engine.errored else Reason.ENGINE_ERROR, error_message(error))

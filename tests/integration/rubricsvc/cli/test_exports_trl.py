@@ -27,7 +27,6 @@ TRAJECTORY = [
 PROMPTS = ("Count.", [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Count again."}])
 FORMATS = {"sft": "sft.jsonl", "dpo": "dpo.jsonl"}
 
-
 pytestmark = pytest.mark.usefixtures("trl_installed")
 
 

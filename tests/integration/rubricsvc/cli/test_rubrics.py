@@ -1,8 +1,10 @@
 """``rubrics``: import, lint, test, analyse and fit."""
 
 import json
+import os
 import re
 from pathlib import Path
+from pwd import getpwuid
 from typing import Any
 
 import pytest
@@ -146,6 +148,19 @@ def test_lint_of_a_set_has_ten_findings_first_and_each_rule_once(cli: Cli, tmp_p
     assert "English, German" in ran.err
     file.write_text("criteria: [{text: a, weight: high}]")
     assert "no findings" not in cli("rubrics", "lint", file).err, "nothing was checked"
+
+
+def test_lint_says_what_it_does_not_read_whatever_is_left_out(cli: Cli) -> None:
+    text = "name: es\ncriteria: [Menciona la dosis de la medicina., No menciona los riesgos que hay.]\n"
+    ran = cli("rubrics", "lint", "-", "--severity", "warning", stdin=text)
+    assert ran.code == 0 and "es: wording is not checked: language looks like Spanish" in ran.err
+
+
+def test_the_person_is_the_user_of_the_system(cli: Cli, rubric: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    assert cli("rubrics", "import", rubric, "--draft").code == 0
+    shown = cli("rubrics", "show", "fridge@1", "--json").out
+    assert "somebody-else" not in shown and f'"{getpwuid(os.geteuid()).pw_name}"' in shown
 
 
 def test_lint_asks_a_judge_about_contradictions(cli: Cli, tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ COST = (100 * 10.0 + 1 * 40.0) / 1e6
 
 YES = replace(labels(Yes=0.9, No=0.1), usage={"prompt_tokens": 100, "completion_tokens": 1})
 
-
 PAID = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
 
 

@@ -144,6 +144,13 @@ def test_encode_uses_chat_template_or_plain_text() -> None:
     assert policy.tokenizer.decode(answer).endswith("hi off")
 
 
+def test_texts_keep_special_tokens_that_mark_reasoning() -> None:
+    policy = tiny_policy()
+    policy.tokenizer.add_special_tokens({"extra_special_tokens": ["[THINK]", "[/THINK]", "<|other|>"]})
+    ids = policy.tokenizer("[THINK]hi[/THINK]hello<|other|>")["input_ids"]
+    assert [one.replace(" ", "") for one in policy.texts([ids])] == ["[THINK]hi[/THINK]hello"]
+
+
 def test_save_then_load(tmp_path: Path) -> None:
     policy = tiny_policy(dtype=torch.bfloat16)
     policy.save(tmp_path)

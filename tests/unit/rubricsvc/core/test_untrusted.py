@@ -51,7 +51,6 @@ ROLE_TOKENS = r"""
 """
 """Role tokens of chat templates, separated by two blanks."""
 
-
 TEMPLATES = {
     "MiniMax-M2": "]~!b[ ]~b] [e~[ <minimax:tool_call> </minimax:tool_call> <think>",
     "Seed-OSS": "<seed:bos> <seed:eos> <seed:tool_call> </seed:think> <seed:cot_budget_reflect>",

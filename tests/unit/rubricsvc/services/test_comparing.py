@@ -176,7 +176,7 @@ def test_compare_pairs_two_policies_of_one_job_and_pools_their_criteria(db: Data
     assert read_results(db, job, extremes=1).pool is None
     pooled = read_results(db, job, extremes=1, pool="axis").criteria
     assert [(one.name, one.weights, one.scored, one.met) for one in pooled] == [
-        ("axis:manners", {1.0}, 24, 18),
+        ("axis:manners", {1.0}, 12, 9),
         ("axis:manners (pitfalls)", {-1.0}, 12, 2),
     ]
     many = [Criterion(key=f"c{n}", text=f"Says {n}.", tags=(f"axis:{n % 3}", "level:one")) for n in range(61)]

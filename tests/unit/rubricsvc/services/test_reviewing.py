@@ -292,6 +292,11 @@ def test_add_version_without_the_examples_of_the_one_before_is_a_draft_that_says
             with db.read() as session:
                 note = rubrics.notes(session, [added.row.id])[added.row.id]
             assert added.row.state == "draft" and f"no examples, and {name}@1 has" in note
+    bare = add(db, "Bare.", name="bare").row.id
+    with db.write() as session:
+        content = rubric("Tested.").model_copy(update={"examples": (EXAMPLE,)})
+        rubrics.add(session, content, name="bare")
+    assert add(db, "Around.", name="bare", parent=bare, force=True).row.state == "draft"
 
 
 def test_four_eyes_lets_somebody_else_than_the_author_approve(db: Database) -> None:
@@ -391,3 +396,5 @@ def test_add_version_refuses_a_name_of_another_prompt(each_db: Database) -> None
         assert error.value.path == "name" and "--parent r@" in error.value.hint
         assert "Why is it warm?" in error.value.message and "Who decides?" in error.value.message
     assert [of_prompt("Three.", ids[1], "r@2"), of_prompt("Shared.", None)] == ["r@3", "r@4"]
+    with pytest.raises(ConflictError):
+        of_prompt("Four.", ids[0])  # r@3 is for another prompt, whatever has none since

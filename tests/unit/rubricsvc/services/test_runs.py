@@ -113,7 +113,7 @@ def test_record_stores_new_rubrics_under_names_that_are_free(each_db: Database) 
     for _ in range(2):
         store.record(1, RunStep(step=1, metrics={}, groups=tuple(groups)))
     with each_db.write() as session:
-        assert [row.rubric for row in store.rollouts(1)] == ["free@1", f"rubric-{second.digest[:12]}@1"]
+        assert [row.rubric for row in store.rollouts(1)] == ["free@1", f"taken-{second.digest[:12]}@1"]
         assert [completions.get_prompt(session, f"p{at}").value for at in (0, 1)] == list(PROMPTS)
         own = completions.get_prompt(session, "p0").id  # as of an import, which finds it
         assert rubrics.add(session, RUBRIC, name="free", prompt_id=own).version == 1

@@ -18,7 +18,6 @@ from tests.rows import add_completion, item_result, questions
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 
-
 OLD, NEW, NEWER = "old", "new", "newer"
 
 

@@ -96,7 +96,6 @@ def test_quotes_of_passages_counts_the_share_of_their_words(text: str, value: fl
 
 TRUE, FALSE = "to implement the binary arithmetic operations", "to implement the unary arithmetic operations"
 
-
 ONE, OTHER = "to implement the binary arithmetic", "it should return it"
 
 

@@ -180,12 +180,15 @@ def test_locate_finds_quotes() -> None:
 
 def test_locate_ignores_presentation() -> None:
     text = "It\u2019s **not\u00a0fast**\u200b \u2014 the Caf\u00e9 opens at\n> `nine`\u2026 if a_b > 2\ufb01."
+    text += '\n- Say "no"\n1. [go](x) <b>on'
     passages = QuoteIndex(clean(text).text, text)
     for quote, whole in [
         ("it's not fast", "It\u2019s **not\u00a0fast"),
         ("NOT FAST - the cafe\u0301 opens", "not\u00a0fast**\u200b \u2014 the Caf\u00e9 opens"),
         ("opens at nine...", "opens at\n> `nine`\u2026"),
         ("_if ab 2fi._", "if a_b > 2\ufb01."),
+        ("\u201copens at nine\u201d", "opens at\n> `nine"),
+        ("say 'no' go on", 'Say "no"\n1. [go](x) <b>on'),
         ("is fast", None),
         ("its not fast", None),
         ("opens at ten", None),

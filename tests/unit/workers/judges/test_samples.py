@@ -109,6 +109,9 @@ def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -
     return ScriptedReply(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
 
+HARMONY = "<|channel|>analysis<|message|>"
+
+
 def test_thinking_is_split_off_and_never_parsed() -> None:
     for thinking in [Thinking(budget_tokens=77), None]:
         for reply in [
@@ -116,15 +119,19 @@ def test_thinking_is_split_off_and_never_parsed() -> None:
             reasoned("reasoning", wrote("not_met"), wrote("met")),
             text_reply(f"<think>\n{wrote('not_met')}\n</think>\n{wrote('met')}"),
             text_reply(f"{wrote('not_met')}\n</think>\n{wrote('met')}"),
+            text_reply(f"[THINK]{wrote('not_met')}[/THINK]{wrote('met')}"),
+            text_reply(
+                f"{HARMONY}{wrote('not_met')}<|end|><|start|>assistant<|channel|>final<|message|>{wrote('met')}"
+            ),
         ]:
             verdict, server = ask(reply, thinking=thinking)
-            assert (verdict.value, verdict.thinking) == (1.0, wrote("not_met"))
+            assert (verdict.value, (verdict.thinking or "").split("<|end|>")[0]) == (1.0, wrote("not_met"))
             assert server.requests[0]["max_tokens"] == 1024 + (77 if thinking else 0)
 
 
 def test_replies_that_are_truncated_are_not_repaired() -> None:
     for reply, where in [
-        (text_reply(f"<think>{wrote('met')}"), "inside its thinking"),
+        *((text_reply(f"{mark}{wrote('met')}"), "inside its thinking") for mark in ("<think>", "[THINK]", HARMONY)),
         (text_reply(f"<think>{wrote('met')}", finish_reason="length"), "inside its thinking"),
         (reasoned("reasoning", wrote("met"), None, "length"), "inside its thinking"),
         (text_reply(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),

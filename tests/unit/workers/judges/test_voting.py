@@ -27,7 +27,7 @@ def gathered(*verdicts: Verdict, rule: Rule = "mean", scale: Scale = CRITERION.s
         ("median", Binary(), [0.0, 0.5, 1.0, 1.0], 0.75),
         ("min", Binary(), [0.2, 0.5, 1.0], 0.2),
         ("majority", Binary(), [0.2, 0.6, 0.7], 1.0),
-        ("majority", Binary(), [0.5], 0.0),
+        ("majority", Binary(), [0.5, 0.4, 0.1], 0.0),
         ("majority", ORDINAL, [0.6, 0.55, 0.9], 0.5),
         ("majority", Numeric(), [0.3, 0.3, 0.9], 0.3),
     ],
@@ -39,7 +39,7 @@ def test_aggregate_applies_each_rule(rule: Rule, scale: Scale, values: list[floa
 def test_aggregate_abstains_without_a_majority_of_all_votes() -> None:
     lost = Verdict.failed("k", Reason.TIMEOUT)
     for votes, agreeing in [
-        ([scored(0.2), scored(0.6)], "1 of 2"),
+        *(([scored(0.2), scored(0.6)], "1 of 2"), ([scored(0.5), scored(0.5)], "0 of 2")),
         ([scored(1.0), lost], "1 of 2"),
         ([scored(0.0), scored(1.0), lost], "1 of 3"),
         ([scored(0.0), scored(0.0), scored(1.0), Verdict.abstained("k")], "2 of 4"),

@@ -113,18 +113,24 @@ def test_verdicts_abstain_on_cannot_tell() -> None:
         assert (verdict.outcome, verdict.value, verdict.rationale) == ("abstained", None, "Because.")
 
 
+STARS = Ordinal(levels=tuple(Level(label=str(n), value=n / 4 - 0.25) for n in range(1, 6)))
 GRADES = Ordinal(levels=tuple(Level(label=name, value=n / 3) for n, name in enumerate(["Not met", "0", "a-b", "A B"])))
 
 
 def test_verdicts_read_other_spellings_of_the_scale() -> None:
     for scale, said, value in [
-        *((Binary(), said, 1.0) for said in ("MET", " met.", "\u200bmet", "**Met**", "Yes", True, 1, "true", 1.0)),
+        *(
+            (Binary(), said, 1.0)
+            for said in ("MET", " met.", "\u200bmet", "**Met**", "Yes", True, 1, "true", 1.0, "1.0")
+        ),
         *((Binary(), said, 0.0) for said in ("not met", "Not_Met", "NOT-MET!", "no", False, 0, "ｎｏｔ＿ｍｅｔ")),
         *((ORDINAL, said, 0.8) for said in ("Good", "good.", '"GOOD"')),
         *((GRADES, said, 0.0) for said in ("not_met", "NOT MET")),
         (GRADES, 0, 1 / 3),
         (GRADES, "a-b", 2 / 3),
-        *((Numeric(low=0, high=10), said, 0.8) for said in ("8", "8.0", "8/10", " 8 / 10.", 8.0, "８")),
+        *((Numeric(low=0, high=10), said, 0.8) for said in ("8", "8,0", "8/10", " 8 / 10.", "8 out of 10", "８")),
+        *((STARS, said, 0.75) for said in (4, 4.0, "4.0", "4/5", "4 out of 5.")),
+        (Numeric(low=0, high=100), "80 %", 0.8),
         *((scale, "Cannot tell.", None) for scale in (Binary(), ORDINAL, Numeric())),
     ]:
         (verdict,) = read(call(scale=scale), json.dumps(finding(verdict=said)))
@@ -141,13 +147,14 @@ def test_verdicts_off_the_scale_fail_alone() -> None:
         (ORDINAL, "excellent", False),
         (ORDINAL, 0.8, True),
         (ORDINAL, True, True),
+        *((STARS, said, True) for said in ("8/10", "80%", "6")),
         (GRADES, "A_B", False),  # which two levels share
         (Numeric(), 10.01, True),
         (Numeric(), -1, True),
         (Numeric(), math.nan, False),
         (Numeric(), math.inf, False),
         (Numeric(low=0, high=10), "8/5", True),
-        (Numeric(low=0, high=10), "80%", False),
+        (Numeric(low=0, high=10), "80%", True),
     ]:
         right = json.loads(agreeable(call(1, scale).question).text)
         verdicts = read(call(2, scale), json.dumps({"verdicts": [right, finding(2, said)]}))
@@ -213,14 +220,13 @@ def test_parse_fails_anything_else_with_the_raw_reply() -> None:
         "[]",
         "null",
         '["C1"]',
-        json.dumps(finding(rationale=3)),
-        json.dumps(finding(evidence=[1])),
+        *(json.dumps(finding(**wrong)) for wrong in ({"rationale": 3}, {"evidence": [1]})),
         json.dumps({"criterion": "C1", "verdict": "met"}),
         json.dumps(finding())[:-1] + ', "verdict": "not_met"}',
         json.dumps({"verdicts": finding()}),
         json.dumps({"verdicts": [finding()], **finding(verdict="not_met")}),
         json.dumps(finding(criterion=["C1"])),
-        json.dumps(finding()) + '\n{"a": }',
+        *(json.dumps(finding()) + other for other in ('\n{"a": }', "\n{verdict: not}", "\n{x : x > 2")),
         "I cannot judge this.",
         json.dumps(finding()) + "\n" + json.dumps(finding())[:20],
         '{"a":' * 100_000,
@@ -238,7 +244,7 @@ def test_parse_takes_the_last_object() -> None:
         "Let me think. The answer uses the set {{1, 2}}.\n{0}\nThat is my verdict.",
         "<think>{{ what a mess {1}</think>\n{0}",
         '{{"note": 1}}\n{0}\n{0}',
-        "{0}\nThe set {{1, 2}} is in {{braces}}.",
+        "{0}\nThe set {{1, 2}} is in {{braces}}, as {{x : x > 2}} and p {{color: red}}.",
     ]:
         text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
         (verdict,) = read(call(), text)
@@ -250,7 +256,7 @@ def test_parse_reads_slips_of_models() -> None:
     for reply in [
         text,
         text.replace('["Then"]', '"Then"'),
-        text.replace('["Then"]', "null"),
+        text.replace('["Then"]', "null").replace('"Because."', "null"),
         text.replace('"criterion": "C1", ', ""),
         text.replace("}", ",}"),
         text.replace('"', "'"),

@@ -55,7 +55,10 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         ("<think>Paris", ""),
         ("<think>Paris?</think><think>Nice?", ""),
         ("[THINK]Paris?[/THINK]Lyon.", "Lyon."),
-        ("<|channel|>analysis<|message|>Paris?<|end|><|start|>assistant<|channel|>final<|message|>Lyon.", "Lyon."),
+        *(
+            (f"<|channel|>analysis<|message|>Paris?<|end|><|start|>assistant<|channel|>final{rest}", "Lyon.")
+            for rest in ("<|message|>Lyon.", " <|constrain|>json<|message|>Lyon.<|return|>")
+        ),
         ("<|channel>thought\nParis?<channel|>Lyon.", "Lyon."),
         *((text, text) for text in ("`<think>`, `</think>`.", "A ``</think>``.", "\t</think>", "A <think>.", "Paris.")),
         *((f"{fence}\n</think>\n{fence}\nSo.",) * 2 for fence in ("```", "~~~~")),

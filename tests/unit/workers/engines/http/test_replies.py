@@ -27,10 +27,9 @@ def failure_of(body: bytes, question: Question = WRITTEN, max_context: int | Non
 
 
 def test_label_mass_sums_spellings() -> None:
-    say = ScriptedReply(
-        logprobs={"Yes": math.log(0.4), " yes": math.log(0.2), "YES\n": math.log(0.1), "Yesterday": -1.0}
-    )
-    assert reply_of(say.payload(), YES_NO).label_mass == {"Yes": pytest.approx(0.7), "No": 0.0}
+    spellings = (" yes", "YES\n", "**Yes", '"Yes', "▁Yes", "ĠYes")
+    say = ScriptedReply(logprobs={"Yesterday": -1.0} | dict.fromkeys(spellings, -3.0))
+    assert reply_of(say.payload(), YES_NO).label_mass == {"Yes": pytest.approx(6 * math.exp(-3)), "No": 0.0}
 
 
 def test_usage_counts_cached_tokens() -> None:
