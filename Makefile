@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: install ## a policy learns to search, open and cite documents, with a report (about 20 minutes)
+demo: install ## a policy learns to search, open and cite documents, with a report (about 15 minutes)
 	$(BIN)/rubricsvc demo
 
 demo-fast: install ## the same, smaller (about 5 minutes)
@@ -105,7 +105,7 @@ bench-hacking: install ## policies trained against judges with six known biases,
 bench-bestofn: install ## best of n by the embedded model, the shipped judge and a trivial check, by people's labels of TruthfulQA (5 minutes)
 	$(RUN) -m bench.bench_bestofn $(ARGS)
 
-bench-demo: install ## the demo with ten seeds: start, end and difference on held-out prompts (10 minutes a seed; ARGS="--seeds 0 1")
+bench-demo: install ## the demo with ten seeds: start, end and difference on held-out prompts (14 minutes a seed; ARGS="--seeds 0 1")
 	$(RUN) -m bench.bench_demo $(ARGS)
 
 bench-research: install ## a step of the demo by stage, trajectories a minute, and a slow tool (8 minutes)

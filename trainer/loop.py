@@ -344,13 +344,12 @@ def warm_up(
 ) -> bool:
     """Have the policy learn demonstrations before it is rewarded, or continue to; return whether it is done.
 
-    The warm-up is a run of its own, which ends before the run begins: of each prompt's demonstrations the best by the
-    run's reward is learned by its likelihood (`trainer.algorithms.losses`), so that those which the rubric gives
-    little are not learned where there are better ones. ``load`` returns the untouched policy.
+    A run of its own, before the run: of each prompt's demonstrations the best by reward is learned by its likelihood
+    (`trainer.algorithms.losses`), and no judge is asked where none has several. ``load`` returns the untouched policy.
     """
     folder, settings = warmed_up_model(config).parents[2], config.demonstrations or DemonstrationsConfig()
     most = max(2, *(len(task.demonstrations) for task in tasks))  # a group has at least two
-    group_size = min(most, config.sampling.group_size)
+    rewards = rewards if any(task.demonstrations[1:] for task in tasks) else ControlRewards(rewards, "frozen", 0)
     off = dict.fromkeys(("demonstrations", "prompts", "control", "evolve", "eval"))
     changes: dict[str, Any] = {
         "algorithm": SUPERVISED,
@@ -358,7 +357,7 @@ def warm_up(
         "steps": settings.steps,
         "keep_checkpoints": 1,
         "overlong": "keep",
-        "sampling": config.sampling.model_copy(update={"group_size": group_size}),
+        "sampling": config.sampling.model_copy(update={"group_size": min(most, config.sampling.group_size)}),
         "optim": config.optim.model_copy(update={"lr": settings.lr, "kl_beta": 0.0, "kl_every": 0}),
     }
     changed, resume = config.model_copy(update=off | changes), checkpoint.has_run(folder)
