@@ -729,5 +729,5 @@ def _show(bar: Any, steps: int, before: str, step: Metrics, *, algorithm: str = 
     reward, deviation = ("-" if one is None else f"{one:.4f}".rstrip("0").rstrip(".") for one in values)
     nothing = NO_SIGNAL if algorithm != SUPERVISED and step["frac_reward_zero_std"] == 1.0 else ""
     nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
-    learned = f"{before}, loss {step['loss']:.3g}" if before else f"reward {reward} ± {deviation}"
-    bar.update(step["step"], steps, ", ".join(filter(None, (learned, nothing))))
+    learned = f"loss {step['loss']:.3g}" if before == "demonstrations" else f"reward {reward} ± {deviation}"
+    bar.update(step["step"], steps, ", ".join(filter(None, (before, learned, nothing))))

@@ -15,10 +15,11 @@ REASONING_MARKS = (
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
     ("<|channel>thought", "<channel|>"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
 """Marks around the reasoning of Qwen, DeepSeek, GLM and others, of Mistral, of Gemma, and of Harmony (gpt-oss)."""
-_HEADER, _END = re.compile(r"\s*(?:<\|constrain\|>\w+)?<\|message\|>"), re.compile(r"<\|(?:return|end)\|>\s*\Z")
+_HEADER = re.compile(r"<\|channel\|>final\s+(?:<\|constrain\|>)?\w+<\|message\|>")  # of Harmony, with a format
+_END = re.compile(r"<\|(?:return|end)\|>\s*\Z")
 _CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence that never closes ends the search
     r"(?ms)^ {0,3}(?P<fence>`{3,8}+(?=[^`\n]*$)|~{3,8}+)(?:.*?^ {0,3}(?P=fence)[`~]*(?!\S)|(?P<open>.*))"
     r"|(?<!`)(?P<ticks>`{1,3})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)"
@@ -27,8 +28,8 @@ _CODE = re.compile(  # fenced, in line, or indented after a blank line; a fence 
 
 
 def marks_of(text: str, marks: Sequence[tuple[str, str]] = REASONING_MARKS) -> tuple[str, str]:
-    """Return the pair of marks of which one stands first in a text, else the first pair."""
-    return min(marks, key=lambda pair: min((text.find(one) for one in pair if one in text), default=len(text)))
+    """Return the pair of marks of which the first begins a text, else the first pair."""
+    return next((pair for pair in marks if text.lstrip().startswith(pair[0])), marks[0])
 
 
 def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False) -> tuple[str, str]:
@@ -36,15 +37,14 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
 
     Reasoning that begins the text ends at the last closing mark; without one there is no answer. The opening mark may
     be missing, since many chat templates write it themselves: then closing marks in code count only with ``in_code``.
-    The rest of Harmony's header, and the token that ends its message, belong to the marks.
+    The format in Harmony's header, and the token that ends its message, belong to the marks.
     """
+    text = _HEADER.sub("<|channel|>final<|message|>", text)
     begins = re.compile(rf"(?:\s|{INVISIBLE.pattern})*{re.escape(opens)}").match
     plain = text
     if not in_code and not begins(text):
         plain = _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)
     start = 0 if (end := plain.rfind(closes)) < 0 else end + len(closes)
-    if start and (header := _HEADER.match(text, start)):
-        start = header.end()
     start = len(text) if begins(text[start:]) else start
     return text[:start], _END.sub("", text[start:]) if start else text
 
@@ -77,7 +77,7 @@ def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = 
 
 def reply_texts(tokenizer: Any, rows: Sequence[Sequence[int]]) -> list[str]:
     """Return the texts of tokens without special ones, except for those of marks around reasoning."""
-    marks = "".join(chain(*REASONING_MARKS))
+    marks = re.findall(r"<[^<>]*>|\[[^\]]*\]", " ".join(chain(*REASONING_MARKS)))
     special = {id_: one.content for id_, one in tokenizer.added_tokens_decoder.items() if one.special}
     special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     hidden = {id_ for id_, token in special.items() if token not in marks}

@@ -89,7 +89,7 @@ def lint_(
         show([{"rubric": name, **one.model_dump()} for name, one in found], True)
     else:
         _print_findings(found, [(name, rubric) for name, rubric, _ in given])
-    for name, rubric, prompt in given[:20]:  # whatever is left out of the findings
+    for name, rubric, prompt in given[:20] if severity != "info" and not rule and not ignore else ():
         for one in lint(rubric, prompt, rules=rules_of(("unchecked-language",), (), "info")):
             echo(f"{name}: {one.message}")
     raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else output.OK)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, isclass, signature
-from pwd import getpwuid
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -152,6 +151,8 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
     with open_database(lambda name: echo(f"created the database {name}")) as db:
         if caller is None:
+            from pwd import getpwuid  # not on Windows, where the client runs
+
             try:
                 caller = getpwuid(os.geteuid()).pw_name  # not by LOGNAME, which anybody may set
             except KeyError:  # no such user, as in some containers

@@ -72,7 +72,7 @@ class ToolCall(Value):
         if isinstance(arguments := given.get("arguments", ""), dict | list | None):
             text = "" if arguments is None else canonical_json(arguments).decode("utf-8", "surrogatepass")
             given = {**given, "arguments": text}
-        return {**given, "id": str(given["id"])} if isinstance(given.get("id"), int) else given
+        return {**given, "id": str(given["id"])} if type(given.get("id")) is int else given
 
     @cached_property
     def text(self) -> str:
@@ -118,10 +118,14 @@ class Message(Value):
         if given.get("role") in ("tool", "function"):
             read["role"] = "tool"
             if not isinstance(content, str):
-                content = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str) if content else ""
+                content = (
+                    "" if content is None else json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
+                )
         if not content and isinstance(content, str | None):
             spoken = audio.get("transcript") if isinstance(audio := given.get("audio"), dict) else None
-            content = given.get("refusal") or spoken or ("" if calls or reasoning else content)
+            other = next((one for one in (given.get("refusal"), spoken) if one and isinstance(one, str)), None)
+            content = other or ("" if calls or reasoning else content)
+        read |= {"tool_call_id": str(id_)} if type(id_ := given.get("tool_call_id")) is int else {}
         return read if content is None else {**read, "content": content}
 
     @property

@@ -272,8 +272,8 @@ def add_named(
 ) -> RubricRow:
     """Add a rubric under the name that it came with, for its prompt, so that an import of the same file finds it.
 
-    Without a name it is ``rubric`` with the first digits of its digest, and is for any prompt; so is one whose name has
-    a version already, which stays that of its rubric.
+    Without a name it is ``rubric`` with the first digits of its digest, and is for any prompt; one whose name has a
+    version already has these digits behind its name.
     """
     if not name or page_of(session, RubricRow, limit=1, name=name):
         name, prompt_id = f"{name[:100] or 'rubric'}-{rubric.digest[:12]}", None

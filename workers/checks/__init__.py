@@ -32,7 +32,7 @@ CHECKS: dict[str, CheckType] = {
     "valid_calls": CheckType(1, actions.ValidCalls, actions.valid_calls),
     "invented_actions": CheckType(1, actions.InventedActions, actions.invented_actions),
     "string": CheckType(1, answers.String, answers.string),
-    "math": CheckType(2, answers.Math, answers.math_answer),
+    "math": CheckType(3, answers.Math, answers.math_answer),
     "similarity": CheckType(1, answers.Similarity, answers.similarity),
     "string_check": CheckType(1, answers.StringCheck, answers.string),
     "text_similarity": CheckType(1, answers.TextSimilarity, answers.similarity),
@@ -54,12 +54,12 @@ CHECKS: dict[str, CheckType] = {
     "json_schema": CheckType(1, text.JsonSchema, text.json_schema),
     "contains": CheckType(2, text.Contains, text.contains),
     "regex": CheckType(1, text.Regex, text.regex),
-    "distinct": CheckType(2, text.Distinct, text.distinct),
+    "distinct": CheckType(3, text.Distinct, text.distinct),
     "loops": CheckType(1, Args, text.loops),
 }
 """The checks by name; each with its version."""
 
-CHECKS |= {name: CheckType(2, text.Span, partial(text.counted, of=count)) for name, count in text.COUNTS.items()}
+CHECKS |= {name: CheckType(3, text.Span, partial(text.counted, of=count)) for name, count in text.COUNTS.items()}
 
 
 def validate(rubric: Rubric) -> None:

@@ -119,10 +119,10 @@ class Math(Args):
 
 _FULL_WIDTH = str.maketrans({chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)} | {"−": "-"})
 _COMMA_ANSWER = re.compile(r"[-+]?(?P<sure>(?:0|\d{1,3}(?:\.\d{3})+),\d+)|[-+]?\d+,(?!\d{3}$)\d+")
-"""A right answer with a decimal comma for ``sure``, or maybe: 1,5 may be two numbers; 1,234 is a thousand and more."""
+"""A right answer with a decimal comma, ``sure`` or if the text has it too: 1,5 may be two numbers, 1,234 is not."""
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![.,]?\d)")
 
-_BESIDE_SCRIPT = re.compile(rf"(?<=[{UNSPACED}。、，：≈])(?=[-+−\d.\\$(])|(?<=[\d)}}$])(?=[{UNSPACED}。、，])")
+_BESIDE_SCRIPT = re.compile(rf"(?<=[{UNSPACED}。：≈])(?=[-+−\d.\\$(])|(?<=[\d)}}$])(?=[{UNSPACED}。])")
 
 
 def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
@@ -132,7 +132,8 @@ def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResu
     readings = [tuple(_BESIDE_SCRIPT.sub(" ", one).translate(_FULL_WIDTH) for one in (expected, completion.text))]
     if comma := _COMMA_ANSWER.fullmatch(readings[0][0].strip("$ ")):
         pointed = partial(_DECIMAL_COMMA.sub, lambda number: re.sub(r"\D", "", number[1]) + "." + number[2])
-        readings = [*([] if comma["sure"] else readings), tuple(map(pointed, readings[0]))]
+        has_comma = comma["sure"] or readings[0][0] in readings[0][1]
+        readings = [*([] if comma["sure"] else readings), *([tuple(map(pointed, readings[0]))] if has_comma else [])]
     met, answer = False, None
     for reading in readings:
         if not met:

@@ -99,7 +99,7 @@ class Span(Args):
         return self
 
 
-_SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。．｡！？।॥؟۔]|\n\s*\n|\Z")
+_SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。｡！？।॥؟۔]|．(?!\d)|\n\s*\n|\Z")
 """Sentences end at ``.!?`` before white space, at the marks of other scripts, and at blank lines."""
 
 COUNTS: dict[str, Callable[[str], int]] = {

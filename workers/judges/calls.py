@@ -74,7 +74,9 @@ _TYPOGRAPHY = str.maketrans(
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
     | dict.fromkeys("*_`#~>|\\[]")  # marks of Markdown
 )
-_MARKUP = re.compile(r"(?<=\])\([^()\s]*\)|^[ \t]*(?:[-+\u2022]|\d+[.)])[ \t]|</?[A-Za-z][^<>\n]{0,80}>", re.MULTILINE)
+_MARKUP = re.compile(
+    r"(?<=\])\([^()\s]*\)|</?(?:b|i|u|em|strong|code|a|p|br|li|ul|ol|sup|sub|span|div|h[1-6])\b[^<>\n]*>"
+)
 
 
 class QuoteIndex:
@@ -442,7 +444,7 @@ T = TypeVar("T")
 _DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys, strict=False)
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
-_OBJECT_START = re.compile(r"""\{\s*(?:["'}]|//|/\*|[A-Za-z_]\w*\s*:)""")
+_OBJECT_START = re.compile(r"""\{\s*(?:["'}]|//|/\*|[A-Za-z_]\w+\s*:)""")
 _MAX_OBJECTS = 100
 """JSON objects in one reply, broken ones included. Each is read to its end, and all must be cheap together."""
 _JSON5_CHARS, _MAX_JSON5_TRIES = 8000, 2  # its parser takes up to 0.5 s for so many characters
@@ -494,14 +496,16 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
     """Return the reply with its thinking in a field of its own.
 
     Thinking ends at the last closing mark: what it quotes before that is part of it. The opening mark may be missing,
-    since many chat templates write it themselves. The marks are the judge's own or any of `REASONING_MARKS`. The result
+    since many chat templates write it themselves. The marks are the judge's, or any that begin the reply. The result
     has an ``error`` if the reply was cut off, or if the server counted more thinking than the budget.
     """
     own = ((thinking.opens, thinking.closes),) if thinking else ()
     opens, closes = marks_of(reply.text, (*own, *REASONING_MARKS))
     before, after = split_reasoning(reply.text, opens, closes, in_code=True)
     unclosed = opens in (after or before.rpartition(closes)[2]).split("{", 1)[0]
-    before, after = (reply.text, "") if unclosed else (before.rpartition(closes)[0] or before, after)
+    before, after = (
+        (reply.text, "") if unclosed else (before.rpartition(closes)[0] if closes in before else before, after)
+    )
     text = "\n".join(filter(None, (reply.thinking, before.strip().removeprefix(opens).strip())))
     error = ""
     if reply.truncated or unclosed:
@@ -589,8 +593,8 @@ def is_quoted(text: str, completion: str) -> bool:
 def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
     """Return the JSON objects of a reply with their sources; the last is whole, and other braces may follow it.
 
-    An object inside a broken one does not count. JSON with the common slips of models is read as JSON5. What follows
-    in braces, without quotes or a key of the last object, is no JSON.
+    An object inside a broken one does not count. JSON with the common slips of models is read as JSON5. A name of
+    one letter is that of a set, {x : x > 2}, which is no object.
     """
     objects: list[tuple[dict[str, Any], str]] = []
     message, depth, position, count, tries, complete = "no JSON object ends the reply", 0, 0, 0, 0, False
@@ -604,9 +608,7 @@ def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
             continue
         if count == _MAX_OBJECTS:
             raise ValueError(f"more than {_MAX_OBJECTS} JSON objects; {message}")
-        count, rest = count + 1, text[position:].casefold()
-        is_other = rest.lstrip()[:1].isalpha() and "}" in rest
-        complete = complete and is_other and not any(key.casefold() in rest for key in objects[-1][0])
+        count, complete = count + 1, False
         try:
             try:
                 value, position = _DECODER.raw_decode(text, brace.start())

@@ -37,9 +37,9 @@ from workers.judges.voting import aggregate, as_votes
 from workers.reasoning import REASONING_MARKS, as_judged
 from workers.repetitions import WORD, is_long, repetitions, words_of
 
-_VERSION = "4"
+_VERSION = "5"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""
-_ANSWER_VERSION = "2"
+_ANSWER_VERSION = "3"
 """Raise it when the same completion would be shown with another part of it hidden."""
 
 

@@ -226,7 +226,9 @@ async def _answer(loaded: _Model, request: EngineRequest, question: Question, id
             mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
             reply = Reply(loaded.conversation.tokenizer.decode([first.token_ids[0]]), mass, usage=usage)
         else:
-            (text,) = reply_texts(loaded.conversation.tokenizer, [first.token_ids])
+            (text,) = reply_texts(
+                loaded.conversation.tokenizer, [first.token_ids[: -1 if first.finish_reason == "stop" else None]]
+            )
             reply = Reply(text, truncated=first.finish_reason == "length", usage=usage)
         return replace(reply, latency_s=time.perf_counter() - start)
     except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model

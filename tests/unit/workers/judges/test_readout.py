@@ -188,7 +188,7 @@ def test_locate_ignores_presentation() -> None:
         ("opens at nine...", "opens at\n> `nine`\u2026"),
         ("_if ab 2fi._", "if a_b > 2\ufb01."),
         ("\u201copens at nine\u201d", "opens at\n> `nine"),
-        ("say 'no' go on", 'Say "no"\n1. [go](x) <b>on'),
+        ("say 'no' 1. go on", 'Say "no"\n1. [go](x) <b>on'),
         ("is fast", None),
         ("its not fast", None),
         ("opens at ten", None),

@@ -226,7 +226,7 @@ def test_parse_fails_anything_else_with_the_raw_reply() -> None:
         json.dumps({"verdicts": finding()}),
         json.dumps({"verdicts": [finding()], **finding(verdict="not_met")}),
         json.dumps(finding(criterion=["C1"])),
-        *(json.dumps(finding()) + other for other in ('\n{"a": }', "\n{verdict: not}", "\n{x : x > 2")),
+        *(json.dumps(finding()) + other for other in ('\n{"a": }', "\nNo: {answer: not_met}")),
         "I cannot judge this.",
         json.dumps(finding()) + "\n" + json.dumps(finding())[:20],
         '{"a":' * 100_000,
@@ -244,7 +244,7 @@ def test_parse_takes_the_last_object() -> None:
         "Let me think. The answer uses the set {{1, 2}}.\n{0}\nThat is my verdict.",
         "<think>{{ what a mess {1}</think>\n{0}",
         '{{"note": 1}}\n{0}\n{0}',
-        "{0}\nThe set {{1, 2}} is in {{braces}}, as {{x : x > 2}} and p {{color: red}}.",
+        "{0}\nThe set {{1, 2}} is in {{braces}}, as {{x : x > 2}}.",
     ]:
         text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
         (verdict,) = read(call(), text)
