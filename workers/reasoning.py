@@ -59,7 +59,7 @@ def as_judged(completion: Completion, given: Sequence[tuple[str, str]] | None = 
 
     def shown(text: str, reasoning: str | None) -> str:
         for opens, closes in marks:
-            if opens in text or closes in text:
+            if opens in text or closes in text or _HEADER.search(text):
                 thoughts, rest = split_reasoning(text, opens, closes)
                 text = rest.lstrip() if thoughts else text
         return text if marks or not reasoning else f"<think>\n{reasoning}\n</think>\n\n{text}"

@@ -13,14 +13,8 @@ from rubricsvc.core.fingerprint import canonical_json, digest
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
-_READ = {
-    "reasoning",
-    "reasoning_content",
-    "thinking",
-    "function_call",
-    "refusal",
-    "audio",
-}  # beside its fields
+# besides the fields of a message
+_READ = frozenset(("reasoning", "reasoning_content", "thinking", "function_call", "refusal", "audio"))
 
 
 def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
@@ -32,9 +26,11 @@ def _split_parts(content: Any, ignored: set[str]) -> tuple[Any, list[Any]]:
                 texts.append(text)
             case {"type": "refusal", "refusal": str(text)} | {"type": "summary_text", "text": str(text)}:
                 texts.append(text)
-            case {"type": "thinking", "thinking": thought} | {"type": "reasoning", "text": thought}:
-                thoughts.append(_split_parts(thought, ignored)[0])
-            case {"type": "reasoning", "summary": [*thought]}:
+            case (
+                {"type": "thinking", "thinking": thought}
+                | {"type": "reasoning", "text": thought}
+                | {"type": "reasoning", "summary": [*thought]}
+            ):
                 thoughts.append(_split_parts(thought, ignored)[0])
             case {"type": str(kind)} if kind not in ("text", "input_text", "output_text", "refusal"):
                 plain = json.dumps(part, sort_keys=True, default=lambda value: type(value).__name__)
@@ -117,10 +113,9 @@ class Message(Value):
             read["tool_calls"] = tuple(calls)  # strict validation of Python values takes no list
         if given.get("role") in ("tool", "function"):
             read["role"] = "tool"
-            if not isinstance(content, str):
-                content = (
-                    "" if content is None else json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
-                )
+            if not isinstance(content, str | None):
+                content = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
+            content = content or ""
         if not content and isinstance(content, str | None):
             spoken = audio.get("transcript") if isinstance(audio := given.get("audio"), dict) else None
             other = next((one for one in (given.get("refusal"), spoken) if one and isinstance(one, str)), None)

@@ -503,9 +503,7 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
     opens, closes = marks_of(reply.text, (*own, *REASONING_MARKS))
     before, after = split_reasoning(reply.text, opens, closes, in_code=True)
     unclosed = opens in (after or before.rpartition(closes)[2]).split("{", 1)[0]
-    before, after = (
-        (reply.text, "") if unclosed else (before.rpartition(closes)[0] if closes in before else before, after)
-    )
+    before, after = (reply.text, "") if unclosed else (before.removesuffix(closes), after)
     text = "\n".join(filter(None, (reply.thinking, before.strip().removeprefix(opens).strip())))
     error = ""
     if reply.truncated or unclosed:

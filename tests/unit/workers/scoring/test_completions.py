@@ -56,8 +56,9 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         ("<think>Paris?</think><think>Nice?", ""),
         ("[THINK]Paris?[/THINK]Lyon.", "Lyon."),
         *(
-            (f"<|channel|>analysis<|message|>Paris?<|end|><|start|>assistant<|channel|>final{rest}", "Lyon.")
-            for rest in ("<|message|>Lyon.", " <|constrain|>json<|message|>Lyon.<|return|>")
+            (f"{opens}Paris?<|end|><|start|>assistant<|channel|>final{rest}", "Lyon.")
+            for opens in ("<|channel|>analysis<|message|>", "")
+            for rest in ("<|message|>Lyon.", " json<|message|>Lyon.", " <|constrain|>json<|message|>Lyon.<|return|>")
         ),
         ("<|channel>thought\nParis?<channel|>Lyon.", "Lyon."),
         *((text, text) for text in ("`<think>`, `</think>`.", "A ``</think>``.", "\t</think>", "A <think>.", "Paris.")),
