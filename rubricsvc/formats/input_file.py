@@ -554,7 +554,7 @@ class InputFile:
         utf16 = kind != "jsonl" and head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         is_workbook = kind == "xlsx" or (kind in (None, "csv") and head.startswith(b"PK\3\4"))
         if b"\0" in head and not (utf16 or is_workbook):
-            hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
+            hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8 (.xls: as .xlsx)"
             raise file_error(self.location, "not_text", "is binary or UTF-16, expected text in UTF-8", hint)
         if head.startswith(codecs.BOM_UTF8):
             stream.read(len(codecs.BOM_UTF8))
