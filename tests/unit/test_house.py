@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -112,7 +113,7 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 
 MAX_MODULES = 260
-MAX_WORDS = 45_000  # of the README and docs
+MAX_WORDS = 40_600  # of the README and docs; bars of tables are none
 MIN_MEDIAN_FUNCTION_LINES = 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 90
@@ -133,7 +134,8 @@ def test_rooms_are_within_their_budgets() -> None:
         if lines > budget:
             large.append(f"{room} has {lines} lines, its budget is {budget}")
     assert not large, "\n".join(large)
-    assert sum(len(path.read_text().split()) for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))) <= MAX_WORDS
+    pages = [path.read_text() for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))]
+    assert sum(len(re.findall(r"\S*\w\S*", page)) for page in pages) <= MAX_WORDS
 
 
 def test_house_has_few_modules() -> None:
