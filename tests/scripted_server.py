@@ -119,13 +119,10 @@ def error(status: int, message: str = "scripted", *, retry_after: float | None =
 
 DROPPED = ScriptedReply(drop=True)
 CUT_OFF = ScriptedReply(cut=True)  # fewer bytes than Content-Length says
-TRUNCATED_JSON = ScriptedReply(body=ScriptedReply().payload()[:60])  # a whole answer with half a JSON text
 NOT_JSON = ScriptedReply(body=b"<html>proxy</html>")
-NO_CHOICES = ScriptedReply(extra={"choices": []})
 NAN = ScriptedReply("Yes", {"Yes": math.nan, "No": -1.0})
 POSITIVE = ScriptedReply("Yes", {"Yes": 0.5})
 SLOW_LORIS = ScriptedReply(drip_s=0.05)
-TOO_LONG = error(400, "This model's maximum context length is 8192 tokens. However, you requested 9001 tokens.")
 
 Script = ScriptedReply | Sequence[ScriptedReply] | Callable[[int, dict[str, Any]], ScriptedReply]
 """Always the same reply; one after the other, the last one repeated; or by number (from 0) and request."""

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import math
 import re
 from collections.abc import Sequence
 
@@ -113,74 +112,6 @@ def test_verdicts_abstain_on_cannot_tell() -> None:
         assert (verdict.outcome, verdict.value, verdict.rationale) == ("abstained", None, "Because.")
 
 
-STARS = Ordinal(levels=tuple(Level(label=str(n), value=n / 4 - 0.25) for n in range(1, 6)))
-GRADES = Ordinal(levels=tuple(Level(label=name, value=n / 3) for n, name in enumerate(["Not met", "0", "a-b", "A B"])))
-
-
-def test_verdicts_read_other_spellings_of_the_scale() -> None:
-    for scale, said, value in [
-        *(
-            (Binary(), said, 1.0)
-            for said in ("MET", " met.", "\u200bmet", "**Met**", "Yes", True, 1, "true", 1.0, "1.0")
-        ),
-        *((Binary(), said, 0.0) for said in ("not met", "Not_Met", "NOT-MET!", "no", False, 0, "ｎｏｔ＿ｍｅｔ")),
-        *((ORDINAL, said, 0.8) for said in ("Good", "good.", '"GOOD"')),
-        *((GRADES, said, 0.0) for said in ("not_met", "NOT MET")),
-        (GRADES, 0, 1 / 3),
-        (GRADES, "a-b", 2 / 3),
-        *((Numeric(low=0, high=10), said, 0.8) for said in ("8", "8,0", "8/10", " 8 / 10.", "8 out of 10", "８")),
-        *((STARS, said, 0.75) for said in (4, 4.0, "4.0", "4/5", "4 out of 5.")),
-        (Numeric(low=0, high=100), "80 %", 0.8),
-        *((scale, "Cannot tell.", None) for scale in (Binary(), ORDINAL, Numeric())),
-    ]:
-        (verdict,) = read(call(scale=scale), json.dumps(finding(verdict=said)))
-        assert (verdict.reason, verdict.value) == (None, pytest.approx(value)), said
-
-
-def test_verdicts_off_the_scale_fail_alone() -> None:
-    for scale, said, other in [
-        (Binary(), "partly", False),
-        (Binary(), "unclear", False),
-        (Binary(), "met?", False),
-        (Binary(), 0.5, True),
-        (Binary(), "8/10", True),
-        (ORDINAL, "excellent", False),
-        (ORDINAL, 0.8, True),
-        (ORDINAL, True, True),
-        *((STARS, said, True) for said in ("8/10", "80%", "6")),
-        (GRADES, "A_B", False),  # which two levels share
-        (Numeric(), 10.01, True),
-        (Numeric(), -1, True),
-        (Numeric(), math.nan, False),
-        (Numeric(), math.inf, False),
-        (Numeric(low=0, high=10), "8/5", True),
-        (Numeric(low=0, high=10), "80%", True),
-    ]:
-        right = json.loads(agreeable(call(1, scale).question).text)
-        verdicts = read(call(2, scale), json.dumps({"verdicts": [right, finding(2, said)]}))
-        assert reasons(verdicts) == [None, Reason.OUT_OF_RANGE], said
-        assert verdicts[1].raw is not None
-        assert ("seems to use another scale" in (verdicts[1].detail or "")) == other, said
-
-
-def test_parse_matches_ids() -> None:
-    wrong = Reason.WRONG_CRITERIA
-    for pairs, expected in [
-        ([(1, "met")], [None, wrong]),
-        ([(1, "met"), (1, "Yes")], [None, wrong]),
-        ([(2, "met"), (2, "met")], [wrong, None]),
-        ([(1, "met"), (2, "met"), (3, "met")], [None, None]),
-        ([(1, "met"), (3, "met")], [wrong] * 2),  # its numbers may be shifted
-        ([(0, "met"), (1, "met")], [wrong] * 2),
-        ([], [wrong] * 2),
-        ([(1, "met"), (2, "met"), (2, "not_met")], [Reason.CONTRADICTORY] * 2),
-        ([(1, "met"), (2, None)], [None, Reason.UNPARSEABLE]),
-        ([(1, "met"), (2, ["met"])], [None, Reason.UNPARSEABLE]),
-    ]:
-        verdicts = read(call(2), json.dumps({"verdicts": [finding(number, said) for number, said in pairs]}))
-        assert reasons(verdicts) == expected, pairs
-
-
 def test_plan_asks_again_about_open_criteria_only() -> None:
     """In the first call's text, with the schema of the open ones."""
     engine = Scripted([[finding(1), finding(2, "7/10"), finding(4)], [finding(2, "not met")]])
@@ -194,92 +125,15 @@ def test_plan_asks_again_about_open_criteria_only() -> None:
     assert sum(verdict.usage.completion or 0 for verdict in verdicts if verdict.usage) == 2
 
 
-def test_parse_matches_verdicts_by_id() -> None:
-    listed = [finding(2, "not_met"), finding(1)]
-    by_id = {one["criterion"]: {key: value for key, value in one.items() if key != "criterion"} for one in listed}
-    for said in (json.dumps({"verdicts": listed}), f"```json\n{json.dumps(listed)}\n```", json.dumps(by_id)):
-        verdicts = read(call(2), said)
-        assert [(verdict.criterion, verdict.value) for verdict in verdicts] == [("k1", 1.0), ("k2", 0.0)], said
-    for quoted in (
-        f"{json.dumps(finding(1))} {json.dumps(finding(2))}",
-        json.dumps({"C1": finding(1), "C3": finding(3)}),
-    ):
-        assert None in [verdict.value for verdict in read(call(2), quoted)], quoted
-
-
 def test_parse_fails_truncated_replies() -> None:
     assert reasons(read(call(), json.dumps(finding()), truncated=True)) == [Reason.TRUNCATED]
 
 
-def test_parse_fails_anything_else_with_the_raw_reply() -> None:
-    for text in [
-        "",
-        "met",
-        "{",
-        '{"criterion": "C1"',
-        "[]",
-        "null",
-        '["C1"]',
-        *(json.dumps(finding(**wrong)) for wrong in ({"rationale": 3}, {"evidence": [1]})),
-        json.dumps({"criterion": "C1", "verdict": "met"}),
-        json.dumps(finding())[:-1] + ', "verdict": "not_met"}',
-        json.dumps({"verdicts": finding()}),
-        json.dumps({"verdicts": [finding()], **finding(verdict="not_met")}),
-        json.dumps(finding(criterion=["C1"])),
-        *(json.dumps(finding()) + other for other in ('\n{"a": }', "\nNo: {answer: not_met}")),
-        "I cannot judge this.",
-        json.dumps(finding()) + "\n" + json.dumps(finding())[:20],
-        '{"a":' * 100_000,
-        "{" * 5000 + "}" * 5000,
-    ]:
+def test_parse_fails_blank_and_deeply_nested_replies() -> None:
+    for text in ["", '{"a":' * 100_000, "{" * 5000 + "}" * 5000, "{verdict: " + "[" * 5000]:
         (verdict,) = read(call(), text)
         assert (verdict.outcome, verdict.reason, verdict.raw) == ("failed", Reason.UNPARSEABLE, text)
         assert verdict.detail and "pydantic" not in verdict.detail
-
-
-def test_parse_takes_the_last_object() -> None:
-    for reply in [
-        "{0}",
-        "```json\n{0}\n```",
-        "Let me think. The answer uses the set {{1, 2}}.\n{0}\nThat is my verdict.",
-        "<think>{{ what a mess {1}</think>\n{0}",
-        '{{"note": 1}}\n{0}\n{0}',
-        "{0}\nThe set {{1, 2}} is in {{braces}}, as {{x : x > 2}}.",
-    ]:
-        text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
-        (verdict,) = read(call(), text)
-        assert verdict.value == 0.0
-
-
-def test_parse_reads_slips_of_models() -> None:
-    text = json.dumps(finding(verdict="not_met", evidence=["Then"], confidence=0.9))
-    for reply in [
-        text,
-        text.replace('["Then"]', '"Then"'),
-        text.replace('["Then"]', "null").replace('"Because."', "null"),
-        text.replace('"criterion": "C1", ', ""),
-        text.replace("}", ",}"),
-        text.replace('"', "'"),
-        text.replace('"criterion"', "criterion"),
-        text.replace("Because", "Be\ncause"),
-        text.replace("Because", r"Costs \$5: None"),
-        text.replace("{", "{ // the verdict\n"),
-        text.replace('["Then"]', "None").replace('"', "'"),
-        text.replace('"not_met"', "False"),
-    ]:
-        (verdict,) = read(call(), reply)
-        assert verdict.value == 0.0, reply
-    for text in ["{'a': 1, 'a': 2}", "{'verdict': met}", "{'verdict': 'met'", "{verdict: " + "[" * 5000]:
-        assert reasons(read(call(), text)) == [Reason.UNPARSEABLE]
-
-
-def test_parse_fails_replies_with_two_different_verdicts() -> None:
-    """The completion may hold a verdict of its own, which the judge quotes before or after its verdict."""
-    for reply in ["{0}\n{1}", "{1}\n{0}", "First I thought {1}, but no:\n{0}", "{0}\nThe answer says: {1}"]:
-        text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
-        assert reasons(read(call(), text)) == [Reason.CONTRADICTORY]
-        several = json.dumps({"verdicts": [finding(1), finding(2)]})
-        assert reasons(read(call(2), f"{text}\n{several}")) == [Reason.CONTRADICTORY] * 2
 
 
 EXAMPLE = {"rationale": "your reasons in one or two sentences", "evidence": ["exact words quoted from the answer"]}

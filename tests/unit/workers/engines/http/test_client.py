@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import socket
 import time
 from email.utils import formatdate
@@ -16,54 +17,76 @@ from rubricsvc.core.judge import Endpoint, Sampling
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.errors import InvalidError
 from tests import scripted_server as server
+from tests.judges_page import rows, spans
 from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
 from tests.unit.workers.engines.requests import SCHEMA, YES_NO, ask_at, failure_of, one
-from workers.engines.base import EngineRequest, Failure, Question, Reply
-from workers.engines.http.client import MAX_BODY_BYTES, refusal
+from workers.engines.base import EngineRequest, Failure, Question, Reply, RequestFailed
+from workers.engines.http.client import MAX_BODY_BYTES, HttpClient, refusal
 from workers.engines.http.openai import OpenAIEngine
 
-
-def reported(extra: dict[str, Any]) -> ScriptedReply:
-    """The error of a gateway, with status 200."""
-    return ScriptedReply("", extra={"choices": None} | extra)
-
-
 RETRIED = [
-    (error(500, "exploded"), Reason.SERVER_ERROR),
-    (error(503, "warming up"), Reason.SERVER_ERROR),
-    (error(429, "slow down"), Reason.RATE_LIMITED),
     (server.DROPPED, Reason.UNREACHABLE),
     (server.CUT_OFF, Reason.UNREACHABLE),
-    (server.TRUNCATED_JSON, Reason.UNPARSEABLE),
-    (server.NOT_JSON, Reason.UNPARSEABLE),
-    (server.NO_CHOICES, Reason.UNPARSEABLE),
     (server.NAN, Reason.OUT_OF_RANGE),
     (server.POSITIVE, Reason.OUT_OF_RANGE),
-    (reported({"choices": [{"finish_reason": "ERROR", "message": {"content": "half"}}]}), Reason.SERVER_ERROR),
-    (reported({"choices": [{"error": {"code": 429, "message": "upstream"}}]}), Reason.RATE_LIMITED),
-    (reported({"error": "provider failed", "choices": [{"message": {"content": "met"}}]}), Reason.SERVER_ERROR),
-]
-PERMANENT = [
-    (error(401, "bad key"), Reason.REFUSED),
-    (reported({"choices": [{"error": {"code": 403, "message": "moderated"}}]}), Reason.REFUSED),
-    (error(404, "no such model"), Reason.REFUSED),
-    (error(400, "logprobs are not supported by this model"), Reason.NO_LOGPROBS),
-    (error(403, "You are not allowed to request logprobs from this model"), Reason.NO_LOGPROBS),
-    (server.TOO_LONG, Reason.TOO_LONG),
-    (error(400, "the request exceeds the available context size, try increasing it"), Reason.TOO_LONG),
-    (error(400, "The decoder prompt is longer than the maximum model length of 8192."), Reason.TOO_LONG),
-    (ScriptedReply("Yes"), Reason.NO_LOGPROBS),
 ]
 
 
 @pytest.mark.parametrize(
-    ("script", "reason", "calls"), [*((*one, 3) for one in RETRIED), *((*one, 1) for one in PERMANENT)]
+    ("script", "reason", "calls"), [*((*one, 3) for one in RETRIED), (ScriptedReply("Yes"), Reason.NO_LOGPROBS, 1)]
 )
 def test_client_retries_what_may_succeed_later(script: ScriptedReply, reason: Reason, calls: int) -> None:
     failure, running = failure_of(script, max_retries=2)
     assert (failure.reason, running.count) == (reason, calls)
     answer, _ = one([script, script, labels(Yes=0.9)], max_retries=2)
     assert isinstance(answer, Reply) is (calls > 1)
+
+
+async def call_once(url: str) -> bytes | RequestFailed:
+    client = HttpClient(Endpoint(base_url=url))
+    try:
+        return await client.call("/chat/completions", {})
+    finally:
+        await client.aclose()
+
+
+def respond(sample: str, done: str) -> tuple[list[Reply | Failure], int, float | None]:
+    """Return the answers to two requests, the calls, and the pause, of a server that sends a response of the docs.
+
+    It sends it three times, or as long as the parameter that it refuses is as it was.
+    """
+    status, _, body = sample.partition(" ")
+    header = re.fullmatch(r"(?i)(retry-after\S*): (.+)", body)
+    bad = ScriptedReply(status=int(status), headers={header[1]: header[2]} if header else {}, body=body.encode())
+    field = re.search(r"(with|without) `(\w+)`(?: (\d+))?", done)
+
+    def script(number: int, request: dict[str, Any]) -> ScriptedReply:
+        refused = number < 3
+        if field:
+            refused = (field[2] in request) == (field[1] == "without")
+            refused = request[field[2]] > int(field[3]) if field[3] else refused
+        return bad if refused else labels(Yes=0.9)
+
+    schema = SCHEMA if "response_format" in done else None
+    question = YES_NO if "logprobs" in sample else Question("?", schema=schema)
+    request = EngineRequest("", "u", (question,), Sampling(top_p=0.9, seed=3))
+    with scripted_server(script) as running:
+        answers = [answer for (answer,) in ask_at(running.url, request, request, max_retries=1)]
+        count, running.script = running.count, bad
+        outcome = asyncio.run(call_once(running.url))
+    return answers, count, outcome.retry_after_s if isinstance(outcome, RequestFailed) else None
+
+
+def test_samples_of_responses_in_the_docs_have_their_outcomes() -> None:
+    samples = [(one, done, spans(reason)) for cell, done, reason in rows("response of") for one in spans(cell)]
+    assert len(samples) > 40
+    for sample, done, reason in samples:
+        answers, count, pause_s = respond(sample, done)
+        reasons = [[answer.reason] if isinstance(answer, Failure) else [] for answer in answers]
+        calls = 3 if " `" in done else {"asked": 4, "failed": 2, "read": 2}[done.split()[0]]
+        assert (reasons, count) == ([reason, reason if done == "failed" else []], calls), sample
+        pause = re.search(r"after ([\d.]+) s", done)
+        assert pause_s == (float(pause[1]) if pause else None), sample
 
 
 @pytest.mark.parametrize("script", [ScriptedReply(delay_s=30), server.SLOW_LORIS])
@@ -126,11 +149,6 @@ def test_server_without_http_is_unreachable() -> None:
     answer = asyncio.run(run())
     assert isinstance(answer, Failure)
     assert answer.reason is Reason.UNREACHABLE
-
-
-@pytest.mark.parametrize(("given", "seconds"), [("0.3", 0.3), ("-1", None), ("soon", None), ("nan", None), ("", None)])
-def test_retry_after_parses_seconds(given: str, seconds: float | None) -> None:
-    assert refusal(429, b"", given).retry_after_s == seconds
 
 
 def test_retry_after_parses_http_dates() -> None:
@@ -197,15 +215,6 @@ def test_structured_output_is_dropped_once_refused_or_blank(
     assert ("without response_format" in replies[0].note) == (given.status == 200 and sent[:2] == [True, False])
 
 
-def test_limit_field_switches_to_max_completion_tokens() -> None:
-    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-        return error(400, "use 'max_completion_tokens' instead") if "max_tokens" in body else labels(Yes=0.9)
-
-    answer, running = one(script)
-    assert isinstance(answer, Reply)
-    assert running.requests[-1]["max_completion_tokens"] == 1
-
-
 @pytest.mark.parametrize(
     ("refused", "rounds"),
     [
@@ -234,26 +243,6 @@ def test_sampling_parameter_is_dropped_once_refused(refused: dict[str, str], rou
     assert rounds + 4 <= running.count <= 2 * rounds + 4  # a call that comes later has less to learn
     for name in ("seed", "top_p", "temperature"):
         assert (name in running.requests[-1]) is (name not in refused)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "top_logprobs must be at most 5",
-        "Requested sample logprobs of 20, which is greater than max allowed: 5",
-        "Invalid value for 'top_logprobs': must be less than or equal to 5.",
-        "top_logprobs: Input should be between 0 and 5",
-    ],
-)
-def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
-    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-        return error(400, words) if body["top_logprobs"] > 5 else labels(Yes=0.9)
-
-    with scripted_server(script) as running:
-        request = EngineRequest("", "u", (YES_NO,))
-        (first,), (second,) = ask_at(running.url, request, request)
-    assert isinstance(first, Reply) and isinstance(second, Reply)
-    assert [body["top_logprobs"] for body in running.requests] == [20, 5, 5]
 
 
 @pytest.mark.parametrize(
