@@ -172,6 +172,8 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
     for name, expected in {
         "verl_unknown": [("rule", "reward_model.rubrics[0].tags", "")],
         "label_studio": [("ignored", "", "tone"), ("ignored", "", "left")],
+        "label_studio_min": [("ignored", "", "tone"), ("ignored", "", "left")],
+        "label_studio_csv": [("ignored", "", "tone")],
         "argilla": [("ignored", "", one) for one in ("discarded", "draft", "to tone")],
         "argilla_flat": [("ignored", "", one) for one in ("discarded", "draft", "to tone")],
         "prodigy": [("ignored", "", one) for one in ("reject", "ignore", "without options")],
