@@ -103,6 +103,8 @@ ERRORS: list[tuple[str, str, Any, str]] = [
     ("promptfoo", "tests.0.vars.question", ["a", "b"], "prompts[0]"),
     ("promptfoo", "tests.0.vars.question", "file://a.txt", "prompts[0]"),
     ("promptfoo", "tests.0.vars", "file://vars.yaml", "tests[0].vars"),
+    ("promptfoo", "tests", "file://tests.yaml", "tests"),
+    ("promptfoo", "tests.0", "file://tests.yaml", "tests[0]"),
     ("promptfoo", "tests.0.assert.0.value", "file://rubric.txt", "tests[0].assert[0].value"),
     ("promptfoo", "tests.0.assert.0.value", ["a", "b"], "tests[0].assert[0].value"),
     ("promptfoo", "defaultTest.assert.0.value", "{% if who %}a{% endif %}", "defaultTest.assert[0].value"),
@@ -181,7 +183,7 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
         "langfuse_csv": [("ignored", "", "EVAL")],
         "promptfoo": [
             ("ignored", "", one)
-            for one in ("javascript", "contains", "of not-llm", "of llm", "threshold of tests", "prompts but")
+            for one in ("javascript", "of not-llm", "of llm", "contains", "of tests", "but", "of assert-set", "regex")
         ],
     }.items():
         notes = load(write(tmp_path, name)).notes
