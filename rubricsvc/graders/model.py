@@ -203,27 +203,39 @@ def parts_of(grader: Grader) -> dict[str, Part]:
     return dict(grader.graders) if isinstance(grader, Multi) else {grader.label: grader}
 
 
-_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:item|sample)\.[\w.\[\]-]+)\s*\}(?!\})")
+_UNBRACED = re.compile(r"[{<$%\[]\s*((?:item|sample)(?:\.[\w-]+|\[\d+\])+)")
+_EDGES = re.compile(r"^[\s'\"`]+|[\s'\"`]+$")
+_ONE_ARGUMENT = re.compile(r"^def grade\(\s*\w*\s*(?::[^,()]*)?\)", re.MULTILINE)
 _SPAN = re.compile(r"\b\d+ ?(?:-|–|to|and|of|/|out of) ?(\d+)\b")
 
 
 def doubts(grader: Grader, item: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Yield what a grader's templates can hardly mean, by themselves and for an ``item`` that they grade."""
+    """Yield what a grader can hardly mean, by itself and for an ``item`` that it grades."""
     for name, part in parts_of(grader).items():
         if isinstance(part, Python):
+            if _ONE_ARGUMENT.search(part.source):
+                yield f"{name}: the program is called as grade(sample, item)"
             continue
         texts = [one.content for one in part.input] if isinstance(part, _Model) else [part.input, part.reference]
         paths = [templates.placeholder_path(mark) for text in texts for mark in templates.PLACEHOLDER.finditer(text)]
-        for path in dict.fromkeys(_SINGLE_BRACES.findall("\n".join(texts))):
-            yield f"{name}: {{{path}}} is plain text; write {{{{{path}}}}}"
+        plain = "\n".join(templates.PLACEHOLDER.sub("", text) for text in texts)
+        for path in dict.fromkeys(_UNBRACED.findall(plain)):
+            yield f"{name}: {path} is plain text; write {{{{{path}}}}}"
         if not any(path[:1] == ("sample",) for path in paths):
             yield f"{name}: the completion is not in the template; add {{{{sample.output_text}}}}"
-        for field in dict.fromkeys(path[1] for path in paths if item is not None and path[:1] == ("item",)):
-            if field not in (item or ()):
-                yield f"{name}: {{{{item.{field}}}}} is no field of the item"
-        highest = max(map(int, _SPAN.findall("\n".join(texts))), default=0)
+        used = {path[1] for path in paths if path[:1] == ("item",)}
+        for field in sorted(used - item.keys()) if item is not None else ():
+            yield f"{name}: {{{{item.{field}}}}} is no field of the item"
+        highest = max(map(int, _SPAN.findall(plain)), default=0)
         if isinstance(part, ScoreModel) and part.range is None and highest > 1:
             yield f"{name}: it asks for numbers up to {highest}, and without a range only 0 to 1 are read"
+        if isinstance(part, _Model):
+            if all(one.role != "user" for one in part.input):
+                yield f"{name}: no message has the role user, which many models need"
+        elif part.input == part.reference:
+            yield f"{name}: input and reference are the same"
+        elif part.type == "string_check" and _EDGES.findall(part.input) != _EDGES.findall(part.reference):
+            yield f"{name}: blanks and quotes around a template are compared, too"
 
 
 def rubric_of(grader: Grader) -> Rubric:
@@ -261,8 +273,7 @@ _LINEAR = {"weighted_mean", "ldc", "autorubric", "healthbench", "researchrubrics
 def grader_of(rubric: Rubric, name: str) -> dict[str, Any]:
     """Return a grader as JSON data: one grader for each criterion, combined by the rubric's formula."""
     parts = {}
-    for place, criterion in enumerate(rubric.criteria):
-        key = criterion.key
+    for place, (key, criterion) in enumerate(rubric.by_key.items()):
         reserved = keyword.iskeyword(key) or key in templates.FUNCTIONS
         named = re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) and not reserved
         variable = key if named or rubric.formula == "calculate_output" else f"criterion_{place + 1}"
@@ -325,8 +336,7 @@ def _expression(rubric: Rubric, names: list[str]) -> str:
     total = math.fsum(weights) if signed else math.fsum(weight for weight in weights if weight > 0)
     terms = []
     for name, weight, criterion in zip(names, weights, rubric.criteria, strict=True):
-        scale = criterion.scale
-        value = name
+        scale, value = criterion.scale, name
         if isinstance(scale, Numeric) and (scale.low, scale.high) != (0.0, 1.0):
             value = f"({name} - ({scale.low!r})) / {scale.high - scale.low!r}"
         terms.append(f"({weight!r}) * {value}")
@@ -402,18 +412,12 @@ def run_of(
     """
     by_key = {verdict.criterion: verdict for verdict in verdicts}
     reward = reward_or_null(rubric, by_key.values())
-    failures = {
-        key: ": ".join(filter(None, (str(one.reason or one.outcome), one.detail)))
-        for key, one in by_key.items()
-        if one.value is None
-    }
+    failed = {key: v for key, v in by_key.items() if v.value is None}
+    failures = {key: ": ".join(filter(None, (str(v.reason or v.outcome), v.detail))) for key, v in failed.items()}
     missing = dict.fromkeys(rubric.by_key.keys() - by_key.keys(), unanswered or "no answer")
     flags: dict[str, bool | str] = {"unresponsive_reward_error": True} if missing else {}
-    for key, part in parts_of(grader).items():
-        if key not in failures:
-            continue
-        verdict = by_key[key]
-        match part:
+    for key, verdict in failed.items():
+        match parts_of(grader)[key]:
             case _ if verdict.reason in _FLAGS:
                 flags[_FLAGS[verdict.reason]] = True
             case Python() if verdict.reason is Reason.NO_SANDBOX:
@@ -431,15 +435,13 @@ def run_of(
     if reward.value is None and not flags:  # every part has a number, but their formula has no value
         flags["formula_parse_error"] = True
         details["calculate_output"] = reward.null_reason or ""
-    scored = {key: verdict.value for key, verdict in by_key.items() if verdict.value is not None}
-    scores = {key: on_scale(rubric.by_key[key].scale, value) for key, value in scored.items()}
+    scores = {key: on_scale(rubric.by_key[key].scale, v.value) for key, v in by_key.items() if v.value is not None}
     spent: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for key, verdict in by_key.items():
         if verdict.usage is not None and key in models:
             prompt, completion, cached = verdict.usage.prompt, verdict.usage.completion, verdict.usage.cached or 0
             counts = {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached}
             spent[models[key]].update(counts, total_tokens=prompt + completion)
-    asked = sorted({models[key] for key in by_key if key in models})
     return GraderRun(
         reward=reward.value,
         metadata=GraderMetadata(
@@ -449,7 +451,7 @@ def run_of(
             execution_time=seconds,
             scores=scores,
             token_usage=sum(tokens["total_tokens"] for tokens in spent.values()) if spent else None,
-            sampled_model_name=", ".join(asked) or None,
+            sampled_model_name=", ".join(sorted({models[key] for key in by_key if key in models})) or None,
             details=details,
         ),
         sub_rewards={key: scores.get(key) for key in rubric.by_key} if isinstance(grader, Multi) else {},

@@ -66,6 +66,11 @@ def test_load_notes_templates_that_can_hardly_mean_what_they_say(tmp_path: Path)
         (SCORE | {"input": asked("{{sample.output_text}} {{item.anser}}")}, "item.anser"),
         (score | {"input": asked("Rate {{sample.output_text}} from 1 to 10.")}, "up to 10"),
         (MULTI | {"graders": {"same": STRING, "good": LABEL | {"input": asked("Right?")}}}, "good: the completion"),
+        (SCORE | {"input": asked("{{sample.output_text}} <item.answer> ${ item.answer[0] }}")}, "answer is|[0] is"),
+        (SCORE | {"input": [{"role": "system", "content": "{{sample.output_text}}"}]}, "role user"),
+        (STRING | {"reference": "'{{item.answer}}' "}, "quotes around"),
+        (SIMILAR | {"reference": "{{sample.output_text}}"}, "same"),
+        (PYTHON | {"source": "def grade(sample: dict) -> float:\n    return 1.0"}, "grade(sample, item)"),
     ]
     for grader, expected in [*cases, *((one, "") for one in ALL)]:
         path = tmp_path / "grader.jsonl"
