@@ -141,7 +141,9 @@ def raw_text(body: bytes) -> str:
     return body[: 4 * RAW_CHARS].decode("utf-8", "replace")[:RAW_CHARS]
 
 
-def read_chat_completion(body: bytes, question: Question, max_context: int | None = None) -> Reply | Failure:
+def read_chat_completion(
+    body: bytes, question: Question, max_context: int | None = None
+) -> Reply | Failure | RequestFailed:
     """Return the reply to ``question`` in the body of a ``/v1/chat/completions`` response with status 200."""
     raw = raw_text(body)
     if len(body) > MAX_BODY_BYTES:
@@ -198,11 +200,11 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         return [_unreadable("a list of completions", error, raw)] * count
 
 
-def _reported(holder: dict[str, Any], error: Any) -> Failure:
+def _reported(holder: dict[str, Any], error: Any) -> RequestFailed:
     """Return the failure that a gateway reports with status 200: by its code, else that of the server."""
     code = _field(error, "code")
     status = code if type(code) is int and 400 <= code < 600 else 500
-    return refusal(status, json.dumps(holder).encode(), "").failure
+    return refusal(status, json.dumps(holder).encode(), "")
 
 
 def _unreadable(wanted: str, error: Exception, raw: str) -> Failure:

@@ -24,7 +24,7 @@ from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import max_cost, request_budget
 from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
-from workers.engines.http.throttle import OVERLOAD, Throttle
+from workers.engines.http.throttle import Throttle
 
 PROBE_PAUSE_S = 2.0
 """Seconds until a server that did not answer a probe is probed again."""
@@ -254,9 +254,8 @@ CAPABILITIES_TTL_S = 600.0
 """How long a server's capabilities are trusted: it may have been restarted, or have been starting."""
 
 _INVALID = (400, 422)
-_RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE, *OVERLOAD)
-"""A body that is broken or holds NaN may be whole next time, as may that of a gateway whose server failed; missing
-log-probabilities stay missing."""
+_RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE)
+"""A body that is broken or holds NaN may be whole next time; missing log-probabilities stay missing."""
 
 _UNSTRUCTURED = "asked again without response_format, since the reply was blank"
 _BLANK_LOOP = 32
@@ -396,7 +395,9 @@ class OpenAIEngine:
             else:
                 reply = read_chat_completion(response, questions[0], request.max_context)
                 if isinstance(reply, Failure):
-                    return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
+                    reply = RequestFailed(reply, retry=reply.reason in _RETRYABLE)
+                if isinstance(reply, RequestFailed):
+                    return replace(reply, billable=True)
                 note = f"sampled without {', '.join(left_out)}, which the server refuses" if left_out else ""
                 replies = [replace(reply, note=note)]
             took = time.perf_counter() - start
