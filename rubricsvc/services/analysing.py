@@ -14,6 +14,7 @@ from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import ALL, AnalysisQuery, FitQuery
+from rubricsvc.services.comparing import prompt_tags
 from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.agreement import criterion_agreement
 from rubricsvc.stats.criteria import VerdictMatrix, pooled
@@ -24,7 +25,7 @@ from rubricsvc.stats.weight_fit import FOLDS, Problem, check_weights_decide, fit
 from rubricsvc.store import jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import by_id
-from rubricsvc.store.tables import JudgeRow, PromptRow, RubricRow
+from rubricsvc.store.tables import JudgeRow, RubricRow
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100
@@ -120,10 +121,7 @@ def _scored(
         raise InvalidError(f"judge {judge.name!r} scored none of these completions", hint=_HINT)
     rubrics = [one.rubric for one in matrices]
     pool = query.pool or ((default_pool(rubrics) or "key") if len(matrices) > 1 else None)
-    tags: dict[int, tuple[str, ...]] = {}
-    if pool:
-        prompts = by_id(session, PromptRow, np.unique(np.concatenate([one.prompts for one in matrices])).tolist())
-        tags = {id_: row.value.tags for id_, row in prompts.items()}
+    tags = prompt_tags(session, np.concatenate([m.prompts for m in matrices]).tolist(), rubrics, pool) if pool else {}
     return selection, judge, pooled(matrices, tags, pool) if pool else matrices[0], rubrics, pool, tags
 
 

@@ -168,14 +168,26 @@ def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
     return matched(a.criteria, b.criteria, *keys)
 
 
+def prompt_tags(
+    session: Session, ids: Iterable[int], rubrics: Iterable[Rubric], pool: str
+) -> dict[int, tuple[str, ...]]:
+    """Return the tags of prompts, by id; raise InvalidError if neither these nor a criterion has a tag of ``pool``."""
+    found = {id_: row.value.tags for id_, row in by_id(session, PromptRow, ids).items()}
+    tags = {tag for rubric in rubrics for one in rubric.criteria for tag in one.tags}.union(*found.values())
+    prefixes = {tag[:place] for tag in tags for place, mark in enumerate(tag) if mark == ":"}
+    if pool not in (known := ["key", "group", "tag", *sorted(prefixes)]):
+        message = f"no tag of a criterion or prompt begins with '{pool}:'"
+        raise InvalidError(message, hint=f"expected one of {cut(', '.join(known), 200)}", path="pool")
+    return found
+
+
 def _criteria(
     session: Session, pairs: Sequence[tuple[ScoredUnit, ScoredUnit]], contents: Mapping[int, Rubric], pool: str | None
 ) -> tuple[CriterionComparison, ...]:
     """Return each criterion that both sides have, or each pool, by falling number of values that cross 0.5."""
     match = cache(lambda a, b: match_criteria(contents[a], contents[b]))
     pool = pool or default_pool(contents.values())
-    prompts = by_id(session, PromptRow, {one.items[0].prompt_id for one, _ in pairs} if pool else ())
-    tags = {id_: row.value.tags for id_, row in prompts.items()}
+    tags = prompt_tags(session, {one.items[0].prompt_id for one, _ in pairs}, contents.values(), pool) if pool else {}
     found: defaultdict[tuple[str, str, str, bool, bool], list[tuple[float, float, int, int]]] = defaultdict(list)
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]

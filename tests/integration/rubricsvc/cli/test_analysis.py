@@ -117,6 +117,7 @@ def test_analyse_and_fit_pool_the_rubrics_of_a_job(cli: Cli) -> None:
     assert rows.keys() == {"axis:right", "axis:long (pitfalls)"}
     assert all((one["n"], one["met"]["value"], one["failed"]) == (48, 0.5, 0.0) for one in rows.values())
     assert sum(one["variance_share"] for one in rows.values()) == pytest.approx(1.0)
+    assert "axis, theme" in cli("rubrics", "analyse", "--job", 1, "--pool", "topic").err
     keys = [one["key"] for one in cli("rubrics", "analyse", "--job", 1, "--pool", "theme", "--json").json["criteria"]]
     assert keys == ["theme:0", "theme:0 (pitfalls)", "theme:1", "theme:1 (pitfalls)"]
     likes = [

@@ -161,6 +161,9 @@ def test_compare_pairs_two_policies_of_one_job_and_pools_their_criteria(db: Data
     with db.write() as session:
         for row in session.scalars(select(CompletionRow)):
             row.policy = row.content["text"].split()[0]
+    with pytest.raises(InvalidError) as raised:
+        compared(db, job, job, pool="n:c")
+    assert (raised.value.path, raised.value.hint) == ("pool", "expected one of key, group, tag, axis, n")
     found = compared(db, job, job, pool="axis")
     assert (found.paired_by, found.differs) == ("prompt", ("policies",))
     assert (found.a.policies, found.b.policies) == (("base",), ("tuned",))
