@@ -175,7 +175,7 @@ def _columns() -> dict[str, dict[str, str]]:
 
 
 def _folded(name: str) -> str:
-    return re.sub(r"[\W_]+", " ", name).strip().casefold()
+    return re.sub(r"[\W_]+", " ", re.sub(r"[(\[](points?|pts|punkte|\d+ ?[-–] ?\d+)\W*$", "", name.casefold())).strip()
 
 
 def column_names(names: Sequence[str]) -> list[str]:
@@ -510,17 +510,18 @@ class InputFile:
 
         A row with another value of one of them has its own. One that is filled has the columns ``more`` of it, too.
         """
-        above, count = dict[str, Any](), 0
+        above, filled = dict[str, Any](), list[set[str]]()
         for entry in entries:
             if entry.is_csv:
                 own, last = ({name: row[name] for name in by if name in row} for row in (entry.data, above))
                 if own.items() < last.items():
+                    filled.append(above.keys() - entry.data.keys())
                     entry.data = above | entry.data
-                    count += 1
                 above = {name: entry.data[name] for name in (*by, *more) if name in entry.data}
             yield entry
-        if count:
-            message = f"rows with the {', '.join(by)} of the row above, as in merged cells: {count}"
+        if filled:
+            names = ", ".join(name for name in (*by, *more) if any(name in one for one in filled))
+            message = f"rows with the {names} of the row above, as in merged cells: {len(filled)}"
             self.errors.add(notes=[self.location.error("filled", message)])
 
     def _read(self) -> Iterator[Entry]:

@@ -54,11 +54,12 @@ _CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else", "ignored
 class Rows(Value):
     """How records of a file become one: those with the same values of the columns ``by``.
 
-    An empty one has the value above, as in merged cells, unless another one differs. With ``parts`` only records with
-    one of these fields are joined, and not those of JSONL. The rows are under the field ``under``.
+    An empty one has the value above, as in merged cells, unless another one differs, and then those of ``more`` have,
+    too. With ``parts`` only records with one of these fields are joined, not those of JSONL. ``under`` has the rows.
     """
 
     by: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     under: str | None = None
 
@@ -512,7 +513,7 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
     groups: dict[str, list[Entry]] = {}
     is_split = not rows.parts or file.path.suffix.lower() not in (".jsonl", ".ndjson", ".parquet")
     checked = file.parse(lambda entry: [replace(entry, data=entry.mapping(entry.data))])
-    for row in file.filled_down(checked, rows.by, ()):
+    for row in file.filled_down(checked, rows.by, rows.more):
         if rows.parts and not (is_split and row.data.keys() & set(rows.parts) and "items" not in row.data):
             yield row
             continue

@@ -149,8 +149,7 @@ def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = Non
     """
     if format not in WRITERS:
         what = "cannot be written" if format in FORMATS else "does not exist"
-        hint = f"choose one of {', '.join(WRITERS)}"
-        raise InvalidError(f"the format {format!r} {what}", hint=hint, path="format")
+        raise InvalidError(f"the format {format!r} {what}", hint=f"choose one of {', '.join(WRITERS)}", path="format")
     names = set[str]()
     for record in records:
         try:
@@ -234,22 +233,21 @@ def write_text(rows: Iterable[Row], stream: TextIO, container: str) -> None:
 
     In CSV, text that a spreadsheet would take for a formula gets a single quote before it.
     """
-    first = True
-    for row in rows:
+    number = 0
+    for number, row in enumerate(rows, start=1):
         if container == "csv":
             table = csv.writer(stream, lineterminator="\n")
-            if first:
+            if number == 1:
                 table.writerow(row)
             table.writerow(map(neutralized, row.values()))
         elif container == "json":
-            stream.write(("[\n" if first else ",\n") + strict_json.dump(row))
+            stream.write(("[\n" if number == 1 else ",\n") + strict_json.dump(row))
         elif container == "yaml":
             write_yaml(row, stream)
         else:
             stream.write(strict_json.dump(row) + "\n")
-        first = False
     if container == "json":
-        stream.write("[]\n" if first else "\n]\n")
+        stream.write("\n]\n" if number else "[]\n")
 
 
 _ESCAPED = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
