@@ -189,7 +189,7 @@ class Policy:
     ) -> Self:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
-        ``dtype`` is by default bfloat16 where the device computes with it, else float32. With ``lora`` a fresh adapter
+        ``dtype`` is by default bfloat16 on GPUs and CPUs with AMX, else float32. With ``lora`` a fresh adapter
         is trained, which depends on ``seed``, and the model's own weights stay.
         """
         loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or default_dtype(device or "")))
