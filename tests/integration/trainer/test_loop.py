@@ -18,7 +18,7 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.alarms import monitor_alarms
-from trainer.algorithms.advantages import GroupRewards
+from trainer.algorithms.advantages import GroupRewards, advantages
 from trainer.algorithms.custom import Algorithm
 from trainer.algorithms.losses import loss as built_in
 from trainer.config import LoraConfig
@@ -173,6 +173,37 @@ def test_update_computes_no_completion_without_an_advantage(monkeypatch: pytest.
         torch.testing.assert_close(ended, ends[0], rtol=1e-6, atol=1e-8)
     assert [(count, int(unknown)) for count, unknown, _ in results] == [(7, 1), (2, 6), (7, 1), (2, 1)]
     assert results[2][2] == pytest.approx(results[3][2]) and results[2][2] > 0
+
+
+@pytest.mark.parametrize("overlong", ["keep", "mask", "mask_loss", "zero", "soft"])
+def test_train_counts_what_is_cut_off_as_its_setting_says(overlong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the advantages, and with `mask_loss` in the loss; what was not scored stays so."""
+    steps = list[tuple[Rollouts, loop.Update]]()
+
+    def observed(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: int) -> loop.Update:
+        steps.append((rollouts, update(state, rollouts, rewards, step)))
+        return steps[-1][1]
+
+    def letters(_: Prompt, text: str) -> float:
+        return len(set(text)) / 20 if "q" not in text else math.nan
+
+    monkeypatch.setattr(loop, "update", observed)
+    sampling = {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 20}
+    config = tiny_config(steps=1, overlong=overlong, sampling=sampling, max_unscored=1.0)
+    loop.train(tiny_policy(), TASKS, CallableRewards(letters), config)
+    ((rollouts, updated),) = steps
+    long, over = rollouts.truncated_B, ((rollouts.lengths - 16) / 4).clamp(0, 1)
+    raw = torch.tensor([letters(TASKS[0].prompt, text) for text in rollouts.texts], dtype=torch.float64)
+    assert {True, False} == {*long.tolist()} == {*raw.isnan()[long].tolist()} and {0.25, 0.5, 0.75} & {*over.tolist()}
+    counted = {
+        "mask": raw.masked_fill(long, math.nan),
+        "zero": raw.masked_fill(long & ~raw.isnan(), 0.0),
+        "soft": raw - over.masked_fill(long, 1.0),
+    }.get(overlong, raw)
+    expected = advantages(GroupRewards(counted.view(4, 8)), config.optim).flatten()
+    torch.testing.assert_close(updated.advantages_B, expected.float())
+    learned = (expected != 0) & ~(long & (overlong == "mask_loss"))
+    assert torch.equal(~updated.logprob_sums_B.isnan(), learned)
 
 
 class PartlyFailingRewards(RewardSource):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +21,8 @@ from workers.queue.drain import Drainer
 
 def drain(judge_id: int = 1) -> None:
     """Score the judge's items as a worker does."""
-    settings = get_settings()
-    db = Database(settings.database_url)
-    Drainer(db, settings).run(judge_id)
-    db.close()
+    with closing(Database(get_settings().database_url)) as db:
+        Drainer(db, get_settings()).run(judge_id)
 
 
 def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
@@ -64,14 +63,10 @@ def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
     file.write_text("{name: odd, prompt: What is one?, criteria: [{text: a, check: {words: {min: 1}}}]}\n")
     ready("rubrics", "import", file)
     ready("jobs", "submit", "--judge", "quick", "--rubric", "odd")
-    settings = get_settings()
-    db = Database(settings.database_url)
-    with db.write() as session:  # as if the workers had died again and again
-        taken = leases.claim(session, 1, limit=5, worker="w", seconds=-1)
-        assert taken
+    with closing(Database(get_settings().database_url)) as db, db.write() as session:  # as if all workers had died
+        assert leases.claim(session, 1, limit=5, worker="w", seconds=-1)
         assert leases.reconcile(session, max_leases=1) == 1
         leases.finish(session)
-    db.close()
     ran = ready("jobs", "wait", 1, "--json")
     assert (ran.code, ran.json["status"]) == (1, "completed_with_failures")
     (line,) = ready("jobs", "export", 1).lines
@@ -85,6 +80,18 @@ def test_wait_scores_in_this_process(ready: Cli) -> None:
     assert "job 1 2/2 " in ran.err
     assert ran.json["summary"]["cached_share"] == 0.9
     assert ready("jobs", "wait", 1, "--json").json == ready("jobs", "show", 1, "--json").json
+
+
+def test_wait_says_that_it_waits_for_leases_of_a_lost_worker(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rubricsvc.cli.output.LINE_SECONDS", 0.0)
+    monkeypatch.setenv("RUBRICSVC_RECONCILE_SECONDS", "0.2")
+    ready("jobs", "submit", "--judge", "quick")
+    with closing(Database(get_settings().database_url)) as db, db.write() as session:
+        assert leases.claim(session, 1, limit=1, worker="elsewhere:1:a/1:1", seconds=3)
+    get_settings.cache_clear()
+    ran = ready("jobs", "wait", 1, "--json")
+    assert (ran.code, ran.json["progress"]["done"]) == (0, 2)
+    assert "job 1 1/2 " in ran.err and "; waits for 1 leased and 0 pending items, 1 running worker\n" in ran.err
 
 
 def test_compare_prints_tables_and_json(ready: Cli) -> None:

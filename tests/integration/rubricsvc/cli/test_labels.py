@@ -89,6 +89,7 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
     rows = list(csv.DictReader(sheet.read_text("utf-8-sig").splitlines()))
     assert sheet.read_bytes().startswith(b"\xef\xbb\xbf"), "Excel knows UTF-8 by it"
     assert [*rows[0]] == [*SHEET] and len(rows) == 4 and {row["annotator"] for row in rows} == {"eve"}
+    assert {(row["value"], row["note"]) for row in rows} == {("", "")}
     assert {row["completion"] for row in rows} == {"Air scatters.", "'=1+1"}
     assert [row["values"] for row in rows[:2]] == ["met / not_met", "no / half / yes"]
     shown = [row["completion_digest"] for row in rows]
@@ -107,7 +108,7 @@ def test_sheet_to_fill_in_shows_no_verdict_and_comes_back_as_labels(labelled: Cl
     assert [(one["criterion"], one["value"]) for one in mine] == [("c1", 1.0), ("c2", 0.5), ("c1", None)]
 
     openpyxl = pytest.importorskip("openpyxl")
-    assert labelled("labels", "template", "--job", 1, "--out", tmp_path / "sheet.xlsx").code == 0
+    assert labelled("labels", "template", "--job", 1, "--blind", "--out", tmp_path / "sheet.xlsx").code == 0
     filled = openpyxl.load_workbook(tmp_path / "sheet.xlsx").active
     cells = list(filled.iter_rows(values_only=True))
     assert cells[0] == SHEET and len(cells) == 5

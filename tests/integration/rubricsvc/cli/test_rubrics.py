@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.settings import get_settings
 from tests.cli import Cli
 from tests.scripted_server import ScriptedReply, labels, scripted_server, text_reply
 from tests.tested_rubric import RUBRIC, reader
@@ -161,6 +162,19 @@ def test_the_person_is_the_user_of_the_system(cli: Cli, rubric: Path, monkeypatc
     assert cli("rubrics", "import", rubric, "--draft").code == 0
     shown = cli("rubrics", "show", "fridge@1", "--json").out
     assert "somebody-else" not in shown and f'"{getpwuid(os.geteuid()).pw_name}"' in shown
+
+
+def test_four_eyes_let_an_author_approve_under_no_name(
+    cli: Cli, rubric_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUBRICSVC_REQUIRE_APPROVAL", "four_eyes")
+    get_settings.cache_clear()
+    assert cli("rubrics", "import", rubric_file).code == cli("rubrics", "review", "first", "submit").code == 0
+    for command in (("import", rubric_file), ("review", "first", "approve")):
+        ran = cli("rubrics", *command, "--by", "bob")
+        assert ran.code == 2 and "hint: leave out --by" in ran.err
+    assert "may not approve it" in cli("rubrics", "review", "first", "approve").err
+    assert cli("rubrics", "show", "first@1", "--json").json["state"] == "in_review"
 
 
 def test_lint_asks_a_judge_about_contradictions(cli: Cli, tmp_path: Path) -> None:

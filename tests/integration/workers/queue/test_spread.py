@@ -8,20 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from rubricsvc.broker import make_celery
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, leases
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database, attach
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
+from tests.service_process import service
 from tests.services import wait_for
 from tests.worker_process import WorkerProcess, redis_url
 
 ONE, OTHER = (Rubric(criteria=(Criterion(key="met", text=text),)) for text in ("Is good.", "Is short."))
 YES = labels(Yes=0.9, No=0.1)
+JOBS = 128
 
 
 def judge_at(server: ScriptedServer, concurrency: int) -> Judge:
@@ -72,26 +75,29 @@ def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_pa
 
 
 def test_many_jobs_at_once_send_few_messages(each_db: Database, tmp_path: Path) -> None:
-    """A message that is not read yet serves the jobs that come meanwhile, and each is sent by one client only."""
+    """Of a service: a message that is not read yet serves the jobs that come meanwhile, and each is sent once."""
     log, broker = tmp_path / "log", redis_url()
-    with scripted_server(YES) as server, starting_workers(each_db, log, broker) as start:
+    with (
+        scripted_server(YES) as server,
+        starting_workers(each_db, log, broker) as start,
+        service(tmp_path, each_db.url, broker_url=broker) as address,
+        httpx2.Client(base_url=address, timeout=90) as http,
+    ):
         start()
         submit_job(each_db, 1, judge=judge_at(server, 16), rubric=ONE)
-        with each_db.write() as session:
-            added = completions.add_many(session, [(1, Completion(text=f"another {n}")) for n in range(1000)])
 
-        def submit(completion_id: int) -> int:
-            with each_db.write() as session:
-                return jobs.submit(session, judge_id=1, items=[(completion_id, 1)]).id
+        def submit(number: int) -> int:
+            about = {"judge": "http-16", "prompts": [1], "completions": [[f"another {number}"]], "timeout": 0}
+            return int(http.post("/v1/rewards", json=about).raise_for_status().json()["job_id"])
 
         with ThreadPoolExecutor(64) as clients:
-            ids = list(clients.map(submit, added))
+            ids = list(clients.map(submit, range(JOBS)))
         wait_for(lambda: all(finished(each_db, job) for job in reversed(ids)), log)
         celery = make_celery(Settings(broker_url=broker))
         with celery.connection() as connection:
             wait_for(lambda: connection.default_channel.queue_declare("rubricsvc").message_count == 0, log)
         (stats,) = celery.control.inspect(timeout=10).stats().values()
-        assert 0 < stats["total"][leases.SCORE] <= 2000
+        assert 0 < stats["total"][leases.SCORE] <= JOBS
 
 
 def both_hold_items(db: Database) -> bool:

@@ -20,7 +20,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.algorithms import PRESETS, grpo
-from trainer.algorithms.advantages import EPS, GroupRewards, counted_rewards
+from trainer.algorithms.advantages import EPS, GroupRewards
 from trainer.algorithms.advantages import advantages as advantages_of
 from trainer.algorithms.credit import criterion_shares, sentences_of, token_advantages
 from trainer.algorithms.custom import algorithm_of
@@ -60,25 +60,6 @@ def test_advantages_equal_formula(matrix: list[list[float]], std_floor: float) -
         assert got == pytest.approx(reference(group, std_floor), rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("overlong", "counted"),
-    [
-        ("keep", [1.0, 0.5, 0.8, NAN]),
-        ("mask", [NAN, 0.5, 0.8, NAN]),
-        ("mask_loss", [1.0, 0.5, 0.8, NAN]),
-        ("zero", [0.0, 0.5, 0.8, NAN]),
-        ("soft", [0.0, 0.5, 0.3, NAN]),
-    ],
-)
-def test_counted_rewards_of_truncated_completions(overlong: str, counted: list[float]) -> None:
-    """The first is cut off at 10 tokens, the third is half way through the last fifth."""
-    raw = torch.tensor([[1.0, 0.5, 0.8, NAN]], dtype=torch.float64)
-    cut_off, lengths = torch.tensor([True, False, False, True]), torch.tensor([10, 8, 9, 10])
-    rewards = counted_rewards(raw, cut_off, lengths, 10, overlong)
-    assert rewards[0].tolist() == pytest.approx(counted, nan_ok=True)
-    assert advantages(rewards.tolist())[0] == pytest.approx(reference(counted))
-
-
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Ratios from 1/3 to 3, advantages of both signs, and padding that holds garbage."""
     generator = torch.Generator().manual_seed(1)
@@ -115,14 +96,6 @@ def test_loss_and_gradient_equal_formula() -> None:
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
         assert int(result.clipped) == clipped > 0
         assert not got[~mask].any()
-
-
-def test_loss_of_micro_batches_adds_up() -> None:
-    logp, old, gains, mask, _ = batch()
-    tokens = int(mask.sum())
-    whole = loss_of(logp, old, gains, mask, tokens=tokens).value
-    parts = [loss_of(logp[i], old[i], gains[i], mask[i], tokens=tokens).value for i in torch.arange(6).split(4)]
-    assert torch.stack(parts).sum().item() == pytest.approx(whole.item(), rel=1e-12)
 
 
 def test_advantages_are_divided_by_the_deviation_of_the_pool() -> None:

@@ -171,21 +171,6 @@ def test_record_keeps_stored_verdict_of_another_job(each_db: Database) -> None:
         assert len(completions.verdict_page(session)) == 3
 
 
-def test_record_drops_the_result_of_a_lease_that_another_worker_took_over(each_db: Database) -> None:
-    job = submit_job(each_db, 1, judge=JUDGE)
-    (late,) = claim_all(each_db, seconds=-1.0)
-    with each_db.write() as session:
-        assert leases.reconcile(session, max_leases=3) == 1
-    (current,) = claim_all(each_db)
-    assert current.fence == late.fence + 1
-    with each_db.write() as session:
-        assert leases.record(session, [outcome(late, value=0.0)]).items == []
-    with each_db.write() as session:
-        assert leases.record(session, [outcome(current)]).items == [current.item_id]
-    with each_db.read() as session:
-        assert jobs.items(session, job)[0].reward == 1.0
-
-
 def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
     submit_job(db, 2, judge=JUDGE)
     with db.write() as session:

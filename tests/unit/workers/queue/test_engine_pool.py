@@ -10,11 +10,11 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
-from tests.rows import submit_job
-from tests.scripted_server import ScriptedServer, labels, scripted_server
+from tests.rows import progress_of, submit_job
+from tests.scripted_server import labels, scripted_server
+from tests.services import wait_for
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
@@ -31,42 +31,25 @@ def kept() -> Iterator[EnginePool]:
     made.close()
 
 
-def drain(db: Database, kept: EnginePool | None, stopping: threading.Event | None = None) -> None:
-    """In a separate thread, as a worker's pool has them."""
-    settings = Settings.model_validate({"database_url": db.url, "heartbeat_seconds": 0.05})
-    thread = threading.Thread(target=lambda: Drainer(db, settings, stopping, kept).run(1))
-    thread.start()
-    thread.join()
-
-
-def waits_in_another_drain(db: Database, kept: EnginePool, judge: Judge, server: ScriptedServer) -> bool:
-    """Whether none of its calls is begun."""
-    before = server.count
-    job = submit_job(db, 8, judge=judge, rubric=ONE, key="second")
-    stopping = threading.Event()
-
-    def stop_once_it_waits() -> None:
-        for _ in range(400):
-            with db.read() as session:
-                if jobs.progress(session, job).leased:
-                    break
-            time.sleep(0.02)
-        time.sleep(0.3)
-        stopping.set()
-
-    threading.Thread(target=stop_once_it_waits).start()
-    with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
-        drain(db, kept, stopping)
-    return server.count == before
-
-
-def test_pool_keeps_minute_counts_between_drains(db: Database, kept: EnginePool) -> None:
-    with scripted_server(YES) as server:
-        endpoint = Endpoint(base_url=server.url, requests_per_minute=4)
-        judge = Judge(name="http", model="scripted", endpoint=endpoint)
-        submit_job(db, 4, judge=judge, rubric=ONE, key="first")
-        drain(db, kept)
-        assert waits_in_another_drain(db, kept, judge, server) and server.count == 4
+def test_rate_holds_over_drains_at_once_and_later(db: Database, kept: EnginePool) -> None:
+    """Of this pool, whose engine keeps its count, and of other workers: what they began counts for a minute."""
+    settings = Settings.model_validate({"database_url": db.url, "heartbeat_seconds": 0.05, "claim_size": 8})
+    soon = patch("workers.engines.http.throttle._RECHECK_S", 0.05)
+    with scripted_server(YES) as server, soon, patch("workers.queue.drain.GRACE_SECONDS", 0.1):
+        endpoint = Endpoint(base_url=server.url, requests_per_minute=6, concurrency=8)
+        job = submit_job(db, 60, judge=Judge(name="http", model="scripted", endpoint=endpoint), rubric=ONE)
+        for pools in ([kept, None, None], [kept], [None]):
+            stopping = threading.Event()
+            drains = [Drainer(db, settings, stopping, pool) for pool in pools]
+            threads = [threading.Thread(target=one.run, args=(1,), daemon=True) for one in drains]
+            for thread in threads:
+                thread.start()
+            wait_for(lambda: server.count >= 6 and all(one.in_flight for one in drains))  # noqa: B023
+            time.sleep(0.5)  # some heartbeats of all
+            stopping.set()
+            for thread in threads:
+                thread.join()
+            assert (server.count, progress_of(db, job).done) == (6, 6)
 
 
 def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:

@@ -64,6 +64,7 @@ def test_database_is_opened_once_and_closed_at_exit(db: Database) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "REPORT_SECONDS", 0.02)
+    tasks.stopping.clear()  # an embedded worker of an earlier test leaves it set
 
 
 def seen(db: Database) -> list[tuple[str, float]]:
