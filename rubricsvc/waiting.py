@@ -39,18 +39,21 @@ def no_worker(job_id: int) -> str:
 
 
 def polling(
-    job_id: int, timeout: float | None, notify: Notify = log.warning, *, longest: float = 2.0
+    job_id: int, timeout: float | None, on_progress: OnProgress | None, notify: Notify, *, longest: float = 2.0
 ) -> Callable[[StoredJob], float | None]:
     """Return what a wait calls with the job each time it has read it: the seconds until the next time, None at its end.
 
-    While no worker is running, ``notify`` is called at once and once a minute; ``longest`` is the longest delay. It
-    raises a TimeoutError if the job is not finished after ``timeout`` seconds (None: no limit). The job goes on.
+    It calls ``on_progress`` with the job, and while no worker is running ``notify``, at once and once a minute.
+    ``longest`` is the longest delay. It raises a TimeoutError if the job, which goes on, is not finished after
+    ``timeout`` seconds (None: no limit).
     """
     end = math.inf if timeout is None else time.monotonic() + timeout
     delay, remind_at = 0.0, -math.inf
 
     def next_delay(job: StoredJob) -> float | None:
         nonlocal delay, remind_at
+        if on_progress is not None:
+            on_progress(job)
         if job.finished:
             return None
         now = time.monotonic()

@@ -36,7 +36,7 @@ def draw(runs: Sequence[TrainedRun], found: Mapping[str, Any], out: Path) -> Non
         if (own := [run for run in runs if run.condition == name])
     ]
     charts = [
-        curve("", one.points, height=200)(_PANEL_WIDTH).properties(
+        curve("", one.points, _PANEL_WIDTH, 200).properties(
             title=alt.Title(one.heading, subtitle=textwrap.wrap(one.note, _NOTE_CHARS), anchor="start")
         )
         for one in curves

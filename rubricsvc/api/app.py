@@ -35,8 +35,7 @@ def create_app(settings: Settings, db: Database) -> FastAPI:
         exception_handlers=errors.HANDLERS,
     )
     set_state(app, settings, db)
-    known = [noun.router for noun in (rewards, graders)]
-    for router in (*known, routes.router()):
+    for router in (rewards.router, graders.router, routes.router()):
         app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     for route in app.routes:  # named by function and tag: submit_reward, run_grader

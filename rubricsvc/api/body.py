@@ -17,8 +17,8 @@ from urllib.parse import quote
 import pydantic_core
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import PydanticCustomError
 
 from rubricsvc.client.transport import NOTE
 from rubricsvc.core import strict_json
@@ -104,20 +104,15 @@ async def validate_body(request: Request, response: Response) -> None:
         response.headers[NOTE] = quote(cut(ignored_note(body.ignored), 1000), safe=" ,:")
 
 
-class _Strict:
-    """Annotation of a body type; see `Json`."""
-
-    def __get_pydantic_core_schema__(self, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(body: object) -> BaseModel:
-            if not isinstance(body, _Body):
-                raise PydanticCustomError("json_invalid", "the body must have Content-Type: application/json")
-            if body.error is not None:
-                raise body.error
-            if body.value is None:
-                raise TypeError("the application lacks the dependency validate_body")
-            return body.value
-
-        return core_schema.no_info_before_validator_function(read, handler(source))
+def _value_of(body: object) -> BaseModel:
+    if not isinstance(body, _Body):
+        raise PydanticCustomError("json_invalid", "the body must have Content-Type: application/json")
+    if body.error is not None:
+        raise body.error
+    if body.value is None:
+        raise TypeError("the application lacks the dependency validate_body")
+    return body.value
 
 
-Json = Annotated[T, _Strict()]  # strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``
+Json = Annotated[T, BeforeValidator(_value_of)]
+"""The strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""

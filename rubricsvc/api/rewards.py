@@ -51,7 +51,7 @@ async def get(
 
 async def _waited(service: LocalService, job_id: int, timeout: float, response: Response) -> Rewards:
     """Return the rewards of a job after a wait that holds no thread; set the status of the response."""
-    next_delay = polling(job_id, timeout, notify=lambda _: None, longest=POLL_SECONDS)
+    next_delay = polling(job_id, timeout, None, lambda _: None, longest=POLL_SECONDS)
     with contextlib.suppress(TimeoutError):
         while timeout and (delay := next_delay(await run_in_threadpool(service.jobs.get, job_id))) is not None:
             await asyncio.sleep(delay)

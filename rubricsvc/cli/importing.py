@@ -146,14 +146,11 @@ def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = Tru
 
     if (stored := find_stored(target, allow_drafts=allow_drafts)) is not None:
         return [stored]
-    records = [one for one in stream(input_file(target), check=checks.validate) if one.rubric is not None]
-    found = [
-        RubricTarget(one.name, one.rubric, one.prompt, one.id, None)
-        for one in records
-        if one.rubric is not None and name in (None, one.name)
-    ]
+    records = stream(input_file(target), check=checks.validate)
+    known = [RubricTarget(one.name, one.rubric, one.prompt, one.id, None) for one in records if one.rubric is not None]
+    found = [one for one in known if name in (None, one.name)]
     if not found:
         what = "rubric" if name is None else f"rubric named {name!r}"
-        names = shorten(", ".join(one.name for one in records), 200)
+        names = shorten(", ".join(one.name for one in known), 200)
         raise InvalidError(f"{target} has no {what}", hint=f"it has {names}" if names else "a rubric needs criteria")
     return found

@@ -1,20 +1,19 @@
 """`rubricsvc jobs`: completions to score, rubrics to generate."""
 
-import csv
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import Service, command, service
 from rubricsvc.cli.importing import SkipInvalid, import_file
-from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, print_json, show
+from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
 from rubricsvc.core import strict_json
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.input_file import neutralized
+from rubricsvc.formats.writing import write_text
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery
@@ -124,7 +123,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
         by_criterion = {one["criterion"]: one.get(field) for one in verdicts}
         plain[field if field == "tags" else f"{field}s"] = strict_json.dump(by_criterion)
     plain["failed"] = " ".join(f"{one['criterion']}:{one['reason']}" for one in verdicts if "reason" in one)
-    return {name: neutralized(value) for name, value in plain.items()}
+    return plain
 
 
 @command(app, without=("after", "limit"))
@@ -146,41 +145,37 @@ def export(
     form = format or _ENDINGS.get(ending)
     if form == "csv" and query.kind != "completion":
         raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
-    rows, unrewarded, left_out = 0, 0, Counter[str]()
-    after, kept = cast(int | None, 0), list[Mapping[str, Any]]()
+    rows, unrewarded, left_out, min_margin = 0, 0, Counter[str](), query.min_margin
+
+    def read() -> Iterator[dict[str, Any]]:
+        """Yield the rows of all pages, and count what they have and leave out."""
+        nonlocal rows, unrewarded, min_margin
+        after: int | None = 0
+        while after is not None:
+            part = s.jobs.export(job_id, query.model_copy(update={"after": after}))
+            yield from part.rows
+            after, min_margin = part.next, part.min_margin
+            rows += len(part.rows)
+            unrewarded += sum("state" in row and row["reward"] is None for row in part.rows)
+            left_out.update(part.left_out)
+
     with service() as s, open_output(out) as stream:
         if form == "html":
             stream.write(s.jobs.report(job_id))
             return
-        table: csv.DictWriter[str] | None = None
-        while after is not None:
-            part = s.jobs.export(job_id, query.model_copy(update={"after": after}))
-            for row in part.rows:
-                if form == "parquet":
-                    kept.append(row)
-                    continue
-                if form != "csv":
-                    print_json(row, stream)
-                    continue
-                cells = _cells(row)
-                if table is None:
-                    table = csv.DictWriter(stream, list(cells), lineterminator="\n")
-                    table.writeheader()
-                table.writerow(cells)
-            rows, after = rows + len(part.rows), part.next
-            unrewarded += sum("state" in row and row["reward"] is None for row in part.rows)
-            left_out.update(part.left_out)
         if form == "parquet":
             import pyarrow as pa
             from pyarrow import parquet
 
-            parquet.write_table(pa.Table.from_pylist(kept), stream.buffer)
+            parquet.write_table(pa.Table.from_pylist(list(read())), stream.buffer)
+        else:
+            write_text(map(_cells, read()) if form == "csv" else read(), stream, form or "jsonl")
     reasons = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in left_out.items() if count)
     echo(f"{counted(rows, 'row')}; left out: {reasons or 'none'}")
     if unrewarded:
         echo(f"{counted(unrewarded, 'completion')} without a reward; null_reason and the verdicts say why")
-    if part.min_margin is not None:
-        echo(f"close: a tie, or a difference of the rewards below {cell(part.min_margin)}")
+    if min_margin is not None:
+        echo(f"close: a tie, or a difference of the rewards below {cell(min_margin)}")
 
 
 @command(app, without=("b", "policy_a", "policy_b"))

@@ -12,13 +12,14 @@ import typer
 
 from rubricsvc.cli.commands import Service, command, service
 from rubricsvc.cli.importing import File, Format, import_and_report
-from rubricsvc.cli.output import Json, Out, clean, group, open_output, print_json, replaced, show
+from rubricsvc.cli.output import Json, Out, clean, group, open_output, replaced, show
 from rubricsvc.core.rubric import Numeric
 from rubricsvc.core.scale_values import level_values, written_value
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.formats.record import SHEET
+from rubricsvc.formats.writing import write_text
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
 from rubricsvc.schemas.base import every_row
 
@@ -80,8 +81,7 @@ def export(
             write_sheet(_COLUMNS, (map(one.get, _COLUMNS) for one in sheet), out)
             return
         with open_output(out) as stream:
-            for line in lines:
-                print_json(line, stream)
+            write_text(lines, stream, "jsonl")
 
 
 def sheet_rows(s: Service, query: LabelFilters) -> Iterator[tuple[str | int, ...]]:

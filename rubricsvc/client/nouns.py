@@ -130,11 +130,9 @@ class Jobs(Noun[C]):
         Raises:
             TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
-        next_delay = polling(job_id, timeout, notify)
+        next_delay = polling(job_id, timeout, on_progress, notify)
         while True:
             job: schemas.StoredJob = await Jobs.get(self, job_id)
-            if on_progress is not None:
-                on_progress(job)
             if (delay := next_delay(job)) is None:
                 return job
             await self.client.sleep(delay)
@@ -271,10 +269,8 @@ class Rewards(Noun[C]):
         prompt_ids: list[int] = []
         completion_ids: list[tuple[int, ...]] = []
         for prompt, group in zip(body.prompts, body.completions, strict=True):
-            if isinstance(prompt, Prompt):
-                prompt_ids.append((await Prompts.add(self.client.prompts, prompt)).id)
-            else:
-                prompt_ids.append((await Prompts.get(self.client.prompts, prompt)).id)
+            stored_prompt = Prompts.add if isinstance(prompt, Prompt) else Prompts.get
+            prompt_ids.append((await stored_prompt(self.client.prompts, prompt)).id)
             new = [one for one in group if not isinstance(one, int)]
             stored = await Completions.add(self.client.completions, prompt_ids[-1], new) if new else None
             ids = iter(stored.ids if stored else ())

@@ -5,7 +5,7 @@ import sqlite3
 from array import array
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -86,17 +86,14 @@ class Collection(AbstractContextManager["Collection"]):
     def __init__(self, folder: Path, name: str) -> None:
         """Open a collection; a NotFoundError without it, an InvalidError if its file is none or of another version."""
         self.name, path = name, path_of(folder, name, exists=True)
-        with sqlite_errors(name):
+        with sqlite_errors(name), ExitStack() as opened:
             self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-            try:
-                self._about = dict(self._db.execute("SELECT key, value FROM about"))
-            except sqlite3.Error:
-                self._db.close()
-                raise
-        if self._about.get("format") != FORMAT:
-            self._db.close()
-            message = f"collection {name!r} has the format {self._about.get('format')!r}, expected {FORMAT}"
-            raise InvalidError(message, hint=f"add it again: rubricsvc collections add {name} PATH --replace")
+            opened.enter_context(closing(self._db))
+            self._about = dict(self._db.execute("SELECT key, value FROM about"))
+            if self._about.get("format") != FORMAT:
+                message = f"collection {name!r} has the format {self._about.get('format')!r}, expected {FORMAT}"
+                raise InvalidError(message, hint=f"add it again: rubricsvc collections add {name} PATH --replace")
+            opened.pop_all()
         self.digest = str(self._about["digest"])
         """The SHA-256 of the content, as it was added."""
 

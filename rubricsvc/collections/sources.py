@@ -102,9 +102,8 @@ def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
     except LookupError:
         raise ValueError(f"names the unknown encoding {named or encoding!r}") from None
     except UnicodeDecodeError as error:
-        found = " ".join(f"0x{byte:02X}" for byte in data[error.start : error.start + 1])
-        message = f"is not {error.encoding}: {found} at byte {error.start}; name its encoding with --encoding"
-        raise ValueError(message) from None
+        found = f"0x{data[error.start]:02X} at byte {error.start}"
+        raise ValueError(f"is not {error.encoding}: {found}; name its encoding with --encoding") from None
 
 
 def _page(id_: str, text: str, place: str, *, html: bool) -> Page:

@@ -108,16 +108,6 @@ _LIMITS = {
 }
 
 
-def _expected(code: str, message: str, context: dict[str, Any]) -> str:
-    """Return what was expected, in our words; a message for which there are none as pydantic has it."""
-    numbers = {name: f"{one:g}" if isinstance(one, float) else one for name, one in context.items()}
-    limit = _LIMITS[code].format(**numbers) if code in _LIMITS else _TYPES.get(code.split("_", maxsplit=1)[0])
-    if limit is None:
-        plain = re.sub(r"^(Input|Value) should be ", "expected ", message)
-        return plain[:1].lower() + plain[1:]
-    return "expected " + re.sub(r"\b1 (item|character)s", r"1 \1", limit)
-
-
 def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted: bool) -> FieldMessage:
     code, value, loc, context = detail["type"], detail["input"], detail["loc"], detail.get("ctx", {})
     path: FieldPath = loc
@@ -146,7 +136,12 @@ def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted
             message = str(context.get("error", detail["msg"]))
             quoted = quoted and isinstance(value, str | int | float) and str(value) not in message
         case _:
-            message = _expected(code, detail["msg"], context)
+            numbers = {name: f"{one:g}" if isinstance(one, float) else one for name, one in context.items()}
+            limit = _LIMITS[code].format(**numbers) if code in _LIMITS else _TYPES.get(code.split("_", maxsplit=1)[0])
+            message = "expected " + re.sub(r"\b1 (item|character)s", r"1 \1", limit or "")
+            if limit is None:  # as pydantic has it
+                message = re.sub(r"^(Input|Value) should be ", "expected ", detail["msg"])
+                message = message[:1].lower() + message[1:]
     advice = "; put it in quotes" if code == "string_type" and isinstance(value, int | float) else ""
     return FieldMessage(path, f"{message}, found {describe(value)}{advice}" if quoted else message, code)
 

@@ -7,6 +7,7 @@ module of this package, and a row into the table. `docs/lint.md` lists every rul
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -54,9 +55,13 @@ _FIND: dict[str, Find] = {
     "two-questions": _each(wording.second_question),
     "sign": _each(wording.sign),
     "absence": _each(wording.absence),
-    "double-negation": _each(wording.matches("double", "negates twice")),
-    "dangling-reference": _each(wording.matches("dangling", "points at something that the judge does not see")),
-    "scoring-instruction": _each(wording.matches("instruction", "instructs the judge how to reply", whole=True)),
+    "double-negation": _each(partial(wording.match, name="double", message="negates twice")),
+    "dangling-reference": _each(
+        partial(wording.match, name="dangling", message="points at something that the judge does not see")
+    ),
+    "scoring-instruction": _each(
+        partial(wording.match, name="instruction", message="instructs the judge how to reply", whole=True)
+    ),
     "vague": _each(wording.vague),
     "unknown-placeholder": _each(wording.unknown_placeholder),
     "too-long": _each(wording.too_long),

@@ -5,7 +5,7 @@ Each reads a criterion by the patterns of its language; in a language without an
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from rubricsvc.core.rubric import Criterion, Ordinal
@@ -93,14 +93,10 @@ def absence(criterion: Criterion, language: Language) -> str | None:
     return f"an empty text meets “{_short(found[0])}…”" if found and not positive else None
 
 
-def matches(name: str, message: str, *, whole: bool = False) -> Callable[[Criterion, Language], str | None]:
-    """Return the rule that reports the first match of a pattern in the requirement, or in the ``whole`` text."""
-
-    def find(criterion: Criterion, language: Language) -> str | None:
-        found = language[name].search(criterion.text[-MOST_READ:] if whole else requirement(criterion.text, language))
-        return f"“{_short(found[0])}” {message}" if found else None
-
-    return find
+def match(criterion: Criterion, language: Language, *, name: str, message: str, whole: bool = False) -> str | None:
+    """Return the first match of a pattern in the requirement, or in the ``whole`` text, with a message."""
+    found = language[name].search(criterion.text[-MOST_READ:] if whole else requirement(criterion.text, language))
+    return f"“{_short(found[0])}” {message}" if found else None
 
 
 def _short(text: str) -> str:

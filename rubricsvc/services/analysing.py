@@ -46,7 +46,7 @@ def scope_of(
     """
     row = rubrics.get(session, ref, allow_drafts=True)
     job = jobs.get(session, job_id) if job_id is not None else None
-    several = labels.judges_of(session, rubric_id=row.id, job_id=job_id)
+    several = labels.judges_of(session, row.id, job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
     if chosen is not None and chosen.id in {one.id for one in several}:
         return Selection(chosen.id, job_id, row.id), chosen

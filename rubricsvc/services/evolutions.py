@@ -243,5 +243,5 @@ def _summary(session: Session, row: EvolutionRow) -> dict[str, Any]:
         "newest": newest.ref if newest is not None else None,
         "steps": len(held) - (row.run is None and row.finished_at is not None),
         "planned": row.request.rounds if row.request is not None else None,
-        "cost": evolutions.proposal_costs(session, evolution_id=row.id) + sum(job.spent for job in jobs_of),
+        "cost": sum(one.round.get("cost", 0.0) for one in steps if one.round) + sum(job.spent for job in jobs_of),
     }

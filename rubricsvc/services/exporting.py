@@ -169,6 +169,5 @@ def _best(groups: Groups, copy_of: Mapping[int, int], top: int, left_out: Counte
 
 def _messages(completion: Completion) -> list[Row]:
     """Return the completion as chat messages: the whole trajectory, if there is one."""
-    if completion.messages:
-        return [message.openai for message in completion.messages]
-    return [{"role": "assistant", "content": completion.text}]
+    messages = [message.openai for message in completion.messages]
+    return messages or [{"role": "assistant", "content": completion.text}]

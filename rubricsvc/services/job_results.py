@@ -184,14 +184,12 @@ def read_results(db: Database, job_id: int, *, extremes: int, pool: str | None =
 
 def _details(db: Database, job_id: int) -> Iterator[ItemDetail]:
     """Yield all items of a job by id, read in pages with a transaction each."""
-    last: ItemDetail | None = None
-    while True:
+    after: int | None = 0
+    while after is not None:
         with db.read() as session:
-            found = page(session, job_id, after=last.row.id if last else 0, limit=ITEMS_PER_PAGE)
-        if not found:
-            return
+            found = page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
         yield from found
-        last = found[-1]
+        after = found[-1].row.id if len(found) == ITEMS_PER_PAGE else None
 
 
 def page(session: Session, job_id: int, **selection: Any) -> list[ItemDetail]:

@@ -268,11 +268,9 @@ class Jobs(Deletable):
         an UnavailableError if the database did not answer, or a worker of this process could not write to it, for
         `Settings.outage_seconds`.
         """
-        next_delay = polling(job_id, timeout, notify, longest=POLL_SECONDS)
+        next_delay = polling(job_id, timeout, on_progress, notify, longest=POLL_SECONDS)
         while True:
             job = answered(partial(self._load, job_id), notify)
-            if on_progress is not None:
-                on_progress(job)
             if (delay := next_delay(job)) is None:
                 return job
             if (outage := self.db.outage) and time.monotonic() - outage[0] >= get_settings().outage_seconds:

@@ -24,7 +24,7 @@ from rubricsvc.store import completions, jobs, judges, labels, runs
 from rubricsvc.store.completions import verdicts_of_items
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.leases import REASON_CHARS, database_time
-from rubricsvc.store.session import Database, by_id, get_or_add, page_of
+from rubricsvc.store.session import Database, by_id, get_or_add, ids_by_digest, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRow, PromptRow, RolloutRow, RunRow
 
 T = TypeVar("T")
@@ -425,7 +425,7 @@ def agreement_on_record(db: Database, judge: Judge, digests: Collection[str]) ->
 
     with db.read() as session:
         rows = labels.judged_labels(session, judges.get(session, judge.name).id)
-        own = completions.stored_prompts(session, digests) if rows else set[int]()
+        own = {*ids_by_digest(session, PromptRow, digests).values()} if rows else set[int]()
     found = pooled_agreement(judge, [row for row in rows if row.prompt_id in own])
     if found is not None:
         return found, "on these prompts"

@@ -28,7 +28,7 @@ from rubricsvc.core.states import (
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
 from rubricsvc.services.comparing import match_criteria
 from rubricsvc.store import rubrics
-from rubricsvc.store.session import Database, added, page_of
+from rubricsvc.store.session import Database, added, ids_by_digest, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
 
 MAX_CHANGES = 12  # changes of each side that a conflict lists
@@ -183,7 +183,7 @@ def reject_drafts(db: Database, used: Iterable[Rubric]) -> None:
     by_digest = {rubric.digest: rubric for rubric in used}
     with db.read() as session:
         rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, by_digest)])
-        for digest in by_digest.keys() - rubrics.stored_digests(session, by_digest):
+        for digest in by_digest.keys() - ids_by_digest(session, RubricRow, by_digest).keys():
             rubric, content = by_digest[digest], by_digest[digest].model_dump(mode="json")
             row = RubricRow(name=f"rubric-{digest[:12]}", version=1, digest=digest, content=content)
             error = lacking(session, row, Edit())

@@ -66,11 +66,6 @@ def get_prompt(session: Session, ref: int | str, *, as_in_file: bool = False, on
     return row
 
 
-def stored_prompts(session: Session, digests: Iterable[str]) -> set[int]:
-    """Return the ids of the stored prompts among these."""
-    return {id_ for (id_,) in rows_with(session, select(PromptRow.id), PromptRow.digest, digests)}
-
-
 def prompts_in_files(session: Session, ref: int | str) -> list[int]:
     """Return the ids of all prompts that a file may refer to: those with this external id, else the one with this id.
 

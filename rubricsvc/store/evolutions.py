@@ -3,7 +3,7 @@
 The versions that a training run writes for a prompt have one name: its lineage.
 """
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -50,8 +50,6 @@ def begin_step(session: Session, row: EvolutionRow, number: int) -> EvolutionSte
     and that is.
     """
     key = {"evolution_id": row.id, "step": number}
-    if known := session.scalars(select(EvolutionStepRow).filter_by(**key)).first():
-        return known
     used = newest_target(session, row.id) or row.rubric
     if row.run is not None and used.state != APPROVED:
         query = select(RubricRow).join(EvolutionStepRow, EvolutionStepRow.target_id == RubricRow.id)
@@ -69,12 +67,6 @@ def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterio
     if newest is not None:
         return [BufferedCriterion.model_validate(one) for one in newest.entries or ()]
     return [BufferedCriterion(criterion=one, state="frozen") for one in row.rubric.value.criteria]
-
-
-def proposal_costs(session: Session, **columns: object) -> float:
-    """Return the US dollars that proposals have cost in the evolutions with these ``columns``."""
-    cost = func.sum(EvolutionStepRow.round["cost"].as_float())
-    return float(session.scalar(select(cost).join(EvolutionStepRow.evolution).filter_by(**columns)) or 0.0)
 
 
 def newest_target(session: Session, evolution_id: int) -> RubricRow | None:

@@ -282,11 +282,10 @@ def read_values(session: Session, selection: Selection) -> Chunks:
     return session.connection().execute(query, execution_options=_IN_CHUNKS).partitions()
 
 
-def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | None = None) -> list[JudgeRow]:
-    """Return the judges that scored completions under this version, or under those of a job, the most first."""
-    query = select(JudgeRow).join(ItemRow, ItemRow.judge_id == JudgeRow.id).where(ItemRow.question_set.is_not(None))
-    if rubric_id is not None:
-        query = query.where(ItemRow.rubric_id == rubric_id)
+def judges_of(session: Session, rubric_id: int, job_id: int | None = None) -> list[JudgeRow]:
+    """Return the judges that scored completions under this version, if the job used it, the most first."""
+    query = select(JudgeRow).join(ItemRow, ItemRow.judge_id == JudgeRow.id)
+    query = query.where(ItemRow.question_set.is_not(None), ItemRow.rubric_id == rubric_id)
     if job_id is not None:
         of_job = select(ItemRow.rubric_id).where(ItemRow.job_id == job_id).distinct()
         query = query.where(ItemRow.rubric_id.in_(of_job))

@@ -151,12 +151,6 @@ def reject_drafts(session: Session, ids: Sequence[int] | Select[int]) -> None:
         raise NotApprovedError(f"not approved: {cut(listed, 400)}", hint=approval_hint(rows[0]))
 
 
-def stored_digests(session: Session, digests: Iterable[str]) -> set[str]:
-    """Return those of the digests that a stored version has."""
-    query = select(RubricRow.digest)
-    return {digest for (digest,) in rows_with(session, query, RubricRow.digest, sorted(set(digests)))}
-
-
 def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
     """Return the versions whose content is among these and is stored as a draft, and approved nowhere."""
     other, query = aliased(RubricRow), select(RubricRow).where(RubricRow.state.in_(NOT_APPROVED))

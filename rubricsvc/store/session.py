@@ -29,7 +29,7 @@ from structlog import get_logger
 from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError, cut
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store.tables import Base, DatedRow, OutboxRow
+from rubricsvc.store.tables import Base, DatedRow, OutboxRow, PromptRow, RubricRow
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -96,6 +96,11 @@ def by_id(session: Session, table: type[Dated], ids: Iterable[int]) -> dict[int,
     return {row.id: row for (row,) in rows_with(session, select(table), table.id, sorted(set(ids)))}
 
 
+def ids_by_digest(session: Session, table: type[PromptRow | RubricRow], digests: Iterable[str]) -> dict[str, int]:
+    """Return the id of a row with each of these digests that is stored."""
+    return dict(map(tuple, rows_with(session, select(table.digest, table.id), table.digest, sorted(set(digests)))))
+
+
 def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:
     """Return the error for a row that does not exist."""
     hint = hint or f"list them with `rubricsvc {noun}s show` or GET /v1/{noun}s"
@@ -103,13 +108,12 @@ def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:
     return NotFoundError(f"no {noun} {cut(str(shown), 80)}", hint=hint)
 
 
-def name_of(what: str, text: str, *, least: int = 1) -> str:
-    """Return ``text`` if it can be a name."""
+def name_of(what: str, text: str, *, least: int = 1) -> None:
+    """Raise an InvalidError unless ``text`` can be a name."""
     if not least <= len(text.strip()) or len(text) > MAX_NAME_LENGTH:
         found = f"found {len(text)}" if text.strip() else "found none"
         hint = f"give it a name of {least} to {MAX_NAME_LENGTH} characters"
         raise InvalidError(f"{what} has {least} to {MAX_NAME_LENGTH} characters, {found}", hint=hint)
-    return text
 
 
 CHUNK = 500  # rows in a statement; SQLite takes 32,766 parameters

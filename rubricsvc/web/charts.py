@@ -1,7 +1,7 @@
 """Charts of pages as SVG: metrics over steps, scores over evaluations. Needs the extra ``charts``."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -66,8 +66,8 @@ class Point:
     high: float | None = None
 
 
-def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[int], Any]:
-    """Chart points over steps: a line, with a band, for each series."""
+def curve(title: str, points: Sequence[Point], width: int, height: int = 220) -> Any:
+    """Return the chart of points over steps: a line, with a band, for each series."""
     import altair as alt
 
     rows = [
@@ -77,33 +77,29 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
     ]
     names = list(dict.fromkeys(one.series for one in points))
     scale = alt.Scale(domain=names, range=[COLORS[n % len(COLORS)] for n in range(len(names))])
-
-    def chart(width: int) -> Any:
-        count = max(width // 60, 2)
-        ends = [one.step for one in points] or [0.0]  # a short axis has a tick at each step, and none between
-        whole_steps = list(range(math.floor(min(ends)), math.ceil(max(ends)) + 1))
-        values = whole_steps if len(whole_steps) <= count else alt.Undefined
-        axis = alt.Axis(values=values, tickCount=count, format="d", grid=False)
-        legend = (
-            alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
-            if len(names) > 1
-            else None
-        )
-        base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("step:Q", title="step", axis=axis),
-            color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
-        )
-        is_zero = all(row["value"] == 0 for row in rows)
-        y_scale = alt.Scale(domain=[0, 1]) if is_zero else alt.Scale(zero=False)
-        y = alt.Y("value:Q", title=title, scale=y_scale, axis=alt.Axis(tickCount=5, format=".6~g"))
-        line = base.mark_line(strokeWidth=2, point={"size": 30}).encode(y=y)
-        if not any("low" in row for row in rows):
-            return line.properties(width=width, height=height)
-        band = base.transform_filter("isValid(datum.low)").mark_area(opacity=0.18)
-        band = band.encode(y=alt.Y("low:Q", title=title, scale=y_scale), y2="high:Q")
-        return (band + line).properties(width=width, height=height)
-
-    return chart
+    count = max(width // 60, 2)
+    ends = [one.step for one in points] or [0.0]  # a short axis has a tick at each step, and none between
+    whole_steps = list(range(math.floor(min(ends)), math.ceil(max(ends)) + 1))
+    values = whole_steps if len(whole_steps) <= count else alt.Undefined
+    axis = alt.Axis(values=values, tickCount=count, format="d", grid=False)
+    legend = (
+        alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
+        if len(names) > 1
+        else None
+    )
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("step:Q", title="step", axis=axis),
+        color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
+    )
+    is_zero = all(row["value"] == 0 for row in rows)
+    y_scale = alt.Scale(domain=[0, 1]) if is_zero else alt.Scale(zero=False)
+    y = alt.Y("value:Q", title=title, scale=y_scale, axis=alt.Axis(tickCount=5, format=".6~g"))
+    line = base.mark_line(strokeWidth=2, point={"size": 30}).encode(y=y)
+    if not any("low" in row for row in rows):
+        return line.properties(width=width, height=height)
+    band = base.transform_filter("isValid(datum.low)").mark_area(opacity=0.18)
+    band = band.encode(y=alt.Y("low:Q", title=title, scale=y_scale), y2="high:Q")
+    return (band + line).properties(width=width, height=height)
 
 
 def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[list[Point], str]:
@@ -170,9 +166,9 @@ def drawn(title: str, points: Sequence[Point]) -> dict[str, Any]:
     import vl_convert
     from markupsafe import Markup
 
-    chart, found = curve(title, points), dict[str, Any]()
+    found = dict[str, Any]()
     for name, width in WIDTHS.items():
-        sized = chart(width).properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
+        sized = curve(title, points, width).properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
         svg = str(vl_convert.vegalite_to_svg(configured(sized).to_json()))
         # The page's theme colours text and lines.
         found[name] = Markup(svg.replace(INK, "currentColor"))  # noqa: S704 - vega made it, and escapes names

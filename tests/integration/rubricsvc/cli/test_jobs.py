@@ -4,6 +4,7 @@ import csv
 import json
 from contextlib import closing
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pyarrow import parquet
 
 from rubricsvc.cli.jobs import _cells
 from rubricsvc.cli.output import UNAVAILABLE
+from rubricsvc.formats.writing import write_text
 from rubricsvc.settings import get_settings
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database
@@ -173,8 +175,10 @@ def test_report_writes_one_page(ready: Cli, tmp_path: Path) -> None:
 def test_cells_of_a_spreadsheet_are_no_formulas() -> None:
     row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
     verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
-    cells = _cells(row | {"verdicts": [verdict], "prompt_messages": None, "prompt_tags": ["=a", "b"]})
-    assert [cells[name] for name in row] == ["'=1+1", "'@SUM(A1)", "'+1", "'-2", -0.5]
+    file, others = StringIO(), {"verdicts": [verdict], "prompt_messages": None, "prompt_tags": ["=a", "b"]}
+    write_text([_cells(row | others)], file, "csv")
+    (cells,) = csv.DictReader(file.getvalue().splitlines())
+    assert [cells[name] for name in row] == ["'=1+1", "'@SUM(A1)", "'+1", "'-2", "-0.5"]
     assert (cells["values"], cells["failed"], len(cells)) == ('{"=c": null}', "'=c:timeout", 11)
     assert (cells["prompt_tags"], cells["tags"]) == ("'=a;b", '{"=c": null}')
 
