@@ -56,3 +56,4 @@ def set_state(app: FastAPI, settings: Settings, db: Database) -> None:
     app.state.settings = settings
     app.state.db = db
     app.state.metrics = Metrics(db)
+    app.state.job_waits = rewards.JobWaits(db)

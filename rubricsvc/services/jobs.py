@@ -116,6 +116,19 @@ def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:
 OPEN = ("queued", "in_progress")
 POLL_SECONDS = 0.3
 
+
+def in_order(rewards: schemas.Rewards, keys: Sequence[ItemKey]) -> schemas.Rewards:
+    """Return the rewards of these items of a job, in this order."""
+    by_key = {(one.completion_id, one.rubric_id): one for one in rewards.rewards}
+    return rewards.model_copy(update={"rewards": tuple(by_key[key] for key in keys)})
+
+
+def open_ids(db: Database, ids: Iterable[int]) -> set[int]:
+    """Return which of these jobs have not ended."""
+    with db.read() as session:
+        return {row.id for row in by_id(session, JobRow, ids).values() if row.status in OPEN}
+
+
 Result = TypeVar("Result")
 
 
@@ -392,6 +405,11 @@ class Rewards:
         the job exists with another budget. 422 if the number of completions or rubrics is not that of the prompts, a
         rubric belongs to another prompt, or a prompt has no rubric or several.
         """
+        job_id, keys = self.begin(new)
+        return in_order(self.get(job_id, timeout=new.timeout), keys)
+
+    def begin(self, new: NewRewards) -> tuple[int, list[ItemKey]]:
+        """Do what `submit` does, without the wait: return the job and the item of each completion, in order."""
         count, total = len(new.prompts), sum(map(len, new.completions))
         sizes = {"completions": (count,), "rubrics": (0, 1, count), "prompt_names": (0, count)}
         for path, allowed in (sizes | {"rubric_names": (0, len(new.rubrics))}).items():
@@ -412,9 +430,7 @@ class Rewards:
             keys = self._store(session, new)
             options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
             job_id = jobs.submit(session, judge_id=judge.id, items=keys, **options).id
-        found = self.get(job_id, timeout=new.timeout)
-        by_key = {(one.completion_id, one.rubric_id): one for one in found.rewards}
-        return found.model_copy(update={"rewards": tuple(by_key[key] for key in keys)})
+        return job_id, keys
 
     @takes(RewardsQuery)
     def get(self, job_id: int, query: RewardsQuery) -> schemas.Rewards:

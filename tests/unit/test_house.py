@@ -85,7 +85,7 @@ BUDGETS = {
     "rubricsvc/schemas": 1_310,
     "rubricsvc/services": 3_830,
     "rubricsvc/client": 760,
-    "rubricsvc/api": 820,
+    "rubricsvc/api": 830,
     "rubricsvc/web": 530,
     "rubricsvc/cli": 3_990,
     "rubricsvc": 26_000,

@@ -1,11 +1,17 @@
 """``/v1/rewards``."""
 
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
+from rubricsvc.api import rewards
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.services.jobs import Jobs, open_ids
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JobRow, PromptRow, RubricRow
 from tests.unit.rubricsvc.api.conftest import RUBRIC
@@ -104,3 +110,33 @@ def test_rewards_refuse_drafts_unless_allowed(filled: TestClient) -> None:
 def test_rewards_of_an_unknown_job(filled: TestClient) -> None:
     assert filled.get("/v1/rewards/7").status_code == 404
     assert filled.get("/v1/rewards/7", params={"timeout": "nan"}).status_code == 422
+
+
+def test_rewards_requests_that_wait_read_their_jobs_together(
+    filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once all are read, one job is cancelled and one deleted; then the database is away."""
+    first, ended, deleted = (post(filled, key=key)[1]["job_id"] for key in "abc")
+    reads, jobs = list[set[int]](), Jobs(db)
+
+    def read(db: Database, ids: Iterable[int]) -> set[int]:
+        reads.append({*ids})
+        if reads[-1] == {first, ended, deleted}:
+            jobs.cancel(ended)
+            jobs.delete(jobs.cancel(deleted).id)
+        elif max(map(len, reads)) == 3:
+            raise OperationalError("", {}, Exception("away"))
+        return open_ids(db, ids)
+
+    async def wait(timeout: float, *job_ids: int) -> list[int]:
+        transport = httpx2.ASGITransport(filled.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            urls = [f"/v1/rewards/{job_id}?timeout={timeout}" for job_id in job_ids]
+            return [one.status_code for one in await asyncio.gather(*map(client.get, urls))]
+
+    monkeypatch.setattr(rewards, "open_ids", read)
+    assert asyncio.run(wait(30, first, first, ended, deleted)) == [503, 503, 200, 404]
+    assert {first, ended, deleted} in reads and reads[-1] == {first}
+    reads.clear()
+    assert asyncio.run(wait(0, first)) == [202] and not reads
+    assert asyncio.run(wait(0.1, first)) == [202] and {first} in reads
