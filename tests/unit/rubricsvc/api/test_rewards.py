@@ -112,9 +112,7 @@ def test_rewards_of_an_unknown_job(filled: TestClient) -> None:
     assert filled.get("/v1/rewards/7", params={"timeout": "nan"}).status_code == 422
 
 
-def test_rewards_requests_that_wait_read_their_jobs_together(
-    filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rewards_waits_read_jobs_together(filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once all are read, one job is cancelled and one deleted; then the database is away."""
     first, ended, deleted = (post(filled, key=key)[1]["job_id"] for key in "abc")
     reads, jobs = list[set[int]](), Jobs(db)
