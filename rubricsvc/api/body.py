@@ -107,12 +107,9 @@ async def validate_body(request: Request, response: Response) -> None:
 def _value_of(body: object) -> BaseModel:
     if not isinstance(body, _Body):
         raise PydanticCustomError("json_invalid", "the body must have Content-Type: application/json")
-    if body.error is not None:
-        raise body.error
     if body.value is None:
-        raise TypeError("the application lacks the dependency validate_body")
+        raise body.error or TypeError("the application lacks the dependency validate_body")
     return body.value
 
 
-Json = Annotated[T, BeforeValidator(_value_of)]
-"""The strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""
+Json = Annotated[T, BeforeValidator(_value_of)]  # strictly validated body of a `StrictRoute`: ``new: Json[NewPrompt]``

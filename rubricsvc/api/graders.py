@@ -30,7 +30,7 @@ class GraderBody(Wire):
     grader: dict[str, JsonValue] = Field(description="Grader, as OpenAI's JSON.")
 
 
-class NewRun(GraderBody):
+class NewGraderRun(GraderBody):
     """A grader, the sample that it grades, and the item that its templates refer to."""
 
     model_sample: str = Field(description="Text of the sample.")
@@ -47,7 +47,7 @@ def validate(new: Json[GraderBody]) -> GraderBody:
 
 @router.post("/graders/run", responses=error_responses(404, 409))
 @router.post(f"{_ALIAS}/run", include_in_schema=False)
-async def run(request: Request, service: Service, new: Json[NewRun]) -> GraderRun:
+async def run(request: Request, service: Service, new: Json[NewGraderRun]) -> GraderRun:
     """Run a grader on one sample and wait for the reward.
 
     A grader's `model` is the name of a judge, or else the model of the newest judge that has it. If the grader gives no

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import NewRewards, Rewards
-from rubricsvc.services.jobs import OPEN, in_order, open_ids
+from rubricsvc.services.jobs import OPEN, rewards_of, submit_rewards, unfinished
 from rubricsvc.services.local import LocalService
 from rubricsvc.store.session import Database
 
@@ -39,12 +40,11 @@ async def submit(
     /v1/jobs, or send the same request again. Without an Idempotency-Key the same values return the same job.
 
     After an error nothing is stored, and `path` says what is wrong: 404 for something unknown, 422 for a rubric of
-    another prompt or a wrong number of completions or rubrics, 409 as for POST /v1/jobs.
+    another prompt, none or several, or a wrong number of completions, 409 as for POST /v1/jobs or for another judge.
     """
-    job_id, keys = await run_in_threadpool(
-        service.rewards.begin, new.model_copy(update={"key": new.key or idempotency_key})
-    )
-    return in_order(await _waited(request, service, job_id, new.timeout, response), keys)
+    with_key = new.model_copy(update={"key": new.key or idempotency_key})
+    job_id, keys = await run_in_threadpool(submit_rewards, service.rewards, with_key)
+    return rewards_of(keys, await _waited(request, service, job_id, new.timeout, response))
 
 
 @router.get("/{job_id}", responses=_RESPONSES)
@@ -57,24 +57,29 @@ async def get(
 
 @dataclass(eq=False)
 class JobWaits:
-    """Reads the jobs that requests wait for: one query for all of them, however many there are."""
+    """Reads the jobs that requests wait for: one query for all of them, at most every ``POLL_SECONDS``."""
 
     db: Database
     _ids: set[int] = field(default_factory=set)
     _reading: asyncio.Task[set[int]] | None = None
+    _next: float = 0.0
 
     async def wait(self, job_id: int, timeout: float) -> None:
         """Return once a job has ended or is deleted, or after ``timeout`` seconds."""
-        end, is_open = time.monotonic() + timeout, True
-        while is_open and time.monotonic() < end:
-            self._ids.add(job_id)
-            self._reading = self._reading or asyncio.create_task(self._read())
-            is_open = job_id in await asyncio.shield(self._reading)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while timeout:
+                    self._ids.add(job_id)
+                    if self._reading is None or self._reading.done():
+                        self._reading = asyncio.create_task(self._read())
+                    if job_id not in await asyncio.shield(self._reading):
+                        return
 
     async def _read(self) -> set[int]:
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(self._next - time.monotonic())
         ids, self._ids, self._reading = self._ids, set(), None
-        return await run_in_threadpool(open_ids, self.db, ids)
+        self._next = time.monotonic() + POLL_SECONDS
+        return await run_in_threadpool(unfinished, self.db, ids)
 
 
 async def _waited(request: Request, service: LocalService, job_id: int, timeout: float, response: Response) -> Rewards:

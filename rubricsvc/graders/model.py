@@ -205,7 +205,7 @@ def parts_of(grader: Grader) -> dict[str, Part]:
 
 _UNBRACED = re.compile(r"[{<$%\[]\s*((?:item|sample)(?:\.[\w-]+|\[\d+\])+)")
 _EDGES = re.compile(r"^[\s'\"`]+|[\s'\"`]+$")
-_ONE_ARGUMENT = re.compile(r"^def grade\(\s*\w*\s*(?::[^,()]*)?\)", re.MULTILINE)
+_ONE_ARGUMENT = re.compile(r"^def grade\(\s*\w*\s*(?::(?:\[[^()\[\]]*\]|[^,()\[\]])*)?\)", re.MULTILINE)
 _SPAN = re.compile(r"\b\d+ ?(?:-|–|to|and|of|/|out of) ?(\d+)\b")
 
 

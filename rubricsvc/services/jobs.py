@@ -18,7 +18,15 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
-from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, UnavailableError, at_path, cut
+from rubricsvc.errors import (
+    ConflictError,
+    InvalidError,
+    NotApprovedError,
+    NotFoundError,
+    UnavailableError,
+    at_path,
+    cut,
+)
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
 from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.base import takes
@@ -117,16 +125,10 @@ OPEN = ("queued", "in_progress")
 POLL_SECONDS = 0.3
 
 
-def in_order(rewards: schemas.Rewards, keys: Sequence[ItemKey]) -> schemas.Rewards:
-    """Return the rewards of these items of a job, in this order."""
-    by_key = {(one.completion_id, one.rubric_id): one for one in rewards.rewards}
-    return rewards.model_copy(update={"rewards": tuple(by_key[key] for key in keys)})
-
-
-def open_ids(db: Database, ids: Iterable[int]) -> set[int]:
+def unfinished(db: Database, ids: Iterable[int]) -> set[int]:
     """Return which of these jobs have not ended."""
     with db.read() as session:
-        return {row.id for row in by_id(session, JobRow, ids).values() if row.status in OPEN}
+        return jobs.unfinished(session, ids)
 
 
 Result = TypeVar("Result")
@@ -398,39 +400,10 @@ class Rewards:
         """Store what is new of a batch, submit it as one job, and wait ``timeout`` seconds for it.
 
         The same completion of a prompt twice is one item. A rubric that is stored for a prompt, or for any, is used
-        under its name.
-
-        404 if there is no such judge, prompt, rubric or completion; ``path`` says where. 409 if a rubric is not
-        approved, and ``allow_drafts`` is not set, if the judge has another digest, the key belongs to another job, or
-        the job exists with another budget. 422 if the number of completions or rubrics is not that of the prompts, a
-        rubric belongs to another prompt, or a prompt has no rubric or several.
+        under its name. After an error nothing is stored: see POST /v1/rewards.
         """
-        job_id, keys = self.begin(new)
-        return in_order(self.get(job_id, timeout=new.timeout), keys)
-
-    def begin(self, new: NewRewards) -> tuple[int, list[ItemKey]]:
-        """Do what `submit` does, without the wait: return the job and the item of each completion, in order."""
-        count, total = len(new.prompts), sum(map(len, new.completions))
-        sizes = {"completions": (count,), "rubrics": (0, 1, count), "prompt_names": (0, count)}
-        for path, allowed in (sizes | {"rubric_names": (0, len(new.rubrics))}).items():
-            if (size := len(getattr(new, path))) not in allowed:
-                hint = f"send {' or '.join(map(str, sorted({*allowed})))}: the order is that of the prompts"
-                raise InvalidError(f"{size} {path} for {count} prompts", hint=hint, path=path)
-        if total > MAX_COMPLETIONS:
-            message = f"{total} completions; a request is limited to {MAX_COMPLETIONS}"
-            raise InvalidError(message, hint="send several requests", path="completions")
-        with self.db.write() as session:
-            with at_path("judge"):
-                judge = judges.get(session, new.judge)
-            if new.judge_digest not in (None, judge.digest):
-                raise ConflictError(
-                    f"judge {judge.name!r} was replaced: expected {new.judge_digest:.8}, now it is {judge.digest:.8}",
-                    hint="give the new judge another name and start another run; or restore the judge",
-                )
-            keys = self._store(session, new)
-            options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
-            job_id = jobs.submit(session, judge_id=judge.id, items=keys, **options).id
-        return job_id, keys
+        job_id, keys = submit_rewards(self, new)
+        return rewards_of(keys, self.get(job_id, timeout=new.timeout))
 
     @takes(RewardsQuery)
     def get(self, job_id: int, query: RewardsQuery) -> schemas.Rewards:
@@ -499,3 +472,35 @@ class Rewards:
         name = new.rubric_names[at] if new.rubric_names else ""
         owner = prompt_id if len(new.rubrics) == len(new.prompts) else None  # one for all is of none
         return add_named(session, given, self.edit, name, owner, origin="api")
+
+
+def submit_rewards(service: Rewards, new: NewRewards) -> tuple[int, list[ItemKey]]:
+    """Do what `Rewards.submit` does, without a wait; return the job, and the item of each completion in order."""
+    count, total = len(new.prompts), sum(map(len, new.completions))
+    sizes = {"completions": (count,), "rubrics": (0, 1, count), "prompt_names": (0, count)}
+    for path, allowed in (sizes | {"rubric_names": (0, len(new.rubrics))}).items():
+        if (size := len(getattr(new, path))) not in allowed:
+            hint = f"send {' or '.join(map(str, sorted({*allowed})))}: the order is that of the prompts"
+            raise InvalidError(f"{size} {path} for {count} prompts", hint=hint, path=path)
+    if total > MAX_COMPLETIONS:
+        hint = f"send several requests of at most {MAX_COMPLETIONS}"
+        raise InvalidError(f"{total} completions", hint=hint, path="completions")
+    with service.db.write() as session:
+        with at_path("judge"):
+            judge = judges.get(session, new.judge)
+        if new.judge_digest not in (None, judge.digest):
+            raise ConflictError(
+                f"judge {judge.name!r} was replaced: expected {new.judge_digest:.8}, now it is {judge.digest:.8}",
+                hint="give the new judge another name and start another run; or restore the judge",
+            )
+        keys = service._store(session, new)
+        options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
+        return jobs.submit(session, judge_id=judge.id, items=keys, **options).id, keys
+
+
+def rewards_of(keys: Sequence[ItemKey], found: schemas.Rewards) -> schemas.Rewards:
+    """Return the rewards of these items of a job, in this order."""
+    by_key = {(one.completion_id, one.rubric_id): one for one in found.rewards}
+    if deleted := [id_ for id_, rubric_id in keys if (id_, rubric_id) not in by_key]:
+        raise NotFoundError(f"completion {deleted[0]} was deleted meanwhile", hint="send the others again")
+    return found.model_copy(update={"rewards": tuple(by_key[key] for key in keys)})

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from rubricsvc.api import rewards
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.services.jobs import Jobs, open_ids
+from rubricsvc.services.jobs import Jobs, unfinished
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JobRow, PromptRow, RubricRow
 from tests.unit.rubricsvc.api.conftest import RUBRIC
@@ -124,7 +124,7 @@ def test_rewards_waits_read_jobs_together(filled: TestClient, db: Database, monk
             jobs.delete(jobs.cancel(deleted).id)
         elif max(map(len, reads)) == 3:
             raise OperationalError("", {}, Exception("away"))
-        return open_ids(db, ids)
+        return unfinished(db, ids)
 
     async def wait(timeout: float, *job_ids: int) -> list[int]:
         transport = httpx2.ASGITransport(filled.app)
@@ -132,7 +132,7 @@ def test_rewards_waits_read_jobs_together(filled: TestClient, db: Database, monk
             urls = [f"/v1/rewards/{job_id}?timeout={timeout}" for job_id in job_ids]
             return [one.status_code for one in await asyncio.gather(*map(client.get, urls))]
 
-    monkeypatch.setattr(rewards, "open_ids", read)
+    monkeypatch.setattr(rewards, "unfinished", read)
     assert asyncio.run(wait(30, first, first, ended, deleted)) == [503, 503, 200, 404]
     assert {first, ended, deleted} in reads and reads[-1] == {first}
     reads.clear()

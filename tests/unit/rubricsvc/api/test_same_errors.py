@@ -113,7 +113,7 @@ def test_local_service_and_client_have_the_same_methods(db: Database) -> None:
     assert (own - remote, remote - own) == (LOCAL_ONLY, HTTP_ONLY)
     assert (remote - public(coroutines), public(coroutines) - remote) == ({"close", "scoring"}, {"aclose"})
     for noun in own & remote - {"address", "scoring"}:
-        of_local, *others = (public(getattr(one, noun)) - {"begin", "content"} for one in (local, client, coroutines))
+        of_local, *others = (public(getattr(one, noun)) - {"content"} for one in (local, client, coroutines))
         assert of_local and others == [of_local, of_local], noun
     client.close()
 

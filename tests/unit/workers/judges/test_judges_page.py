@@ -58,10 +58,10 @@ def test_samples_of_spellings_have_their_outcomes() -> None:
     table = rows("scale |")
     assert len(table) > 15
     for name, cell, expected in table:
-        for said in spans(cell):
-            (verdict,) = judged(with_verdicts(f'V{{"verdict":{said}}}'), WRITTEN, [scale_of(name)])
-            assert outcomes([verdict]) == spans(expected), said
-            assert ("another scale" in (verdict.detail or "")) == ("another scale" in expected), said
+        for value in spans(cell):
+            (verdict,) = judged(with_verdicts(f'V{{"verdict":{value}}}'), WRITTEN, [scale_of(name)])
+            assert outcomes([verdict]) == spans(expected), value
+            assert ("another scale" in (verdict.detail or "")) == ("another scale" in expected), value
 
 
 def test_samples_of_tokens_have_their_outcomes() -> None:

@@ -64,7 +64,7 @@ def respond(sample: str, done: str) -> tuple[list[Reply | Failure], int, float |
         refused = number < 3
         if field:
             refused = (field[2] in request) == (field[1] == "without")
-            refused = request[field[2]] > int(field[3]) if field[3] else refused
+            refused = request[field[2]] != int(field[3]) if field[3] else refused
         return bad if refused else labels(Yes=0.9)
 
     schema = SCHEMA if "response_format" in done else None
