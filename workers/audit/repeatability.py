@@ -72,6 +72,7 @@ async def measure(
         variant = judge.map_leaves(reseeded)
 
         async def ask(number: int, variant: Judge = variant, shuffler: random.Random = shuffler) -> None:
+            """Score the completions of a group in another order, by its criteria in another order."""
             rubric, prompt, completions = asked[number]
             places = shuffler.sample(range(len(completions)), len(completions))
             criteria = tuple(shuffler.sample(rubric.criteria, len(rubric.criteria)))
