@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-10000} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-demo bench-research bench-research-vllm bench-spread bench-rewards bench-rewards-forms bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
+.PHONY: help install demo research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-demo bench-research bench-research-vllm bench-spread bench-rewards bench-rewards-forms bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke parity
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -21,9 +21,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: install ## a policy learns to search, open and cite documents, with a report (about 15 minutes)
 	$(BIN)/rubricsvc demo
-
-demo-fast: install ## the same, smaller (about 5 minutes)
-	$(BIN)/rubricsvc demo --fast
 
 research: install ## recipes/research.toml in the folder research-out, with its report (half an hour on 2 cores with AVX-512; needs the Debian package postgresql-doc)
 	@mkdir -p research-out && cp recipes/research.toml research-out

@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true", help="repeat the steps with a vLLM server")
     parser.add_argument("--out", type=Path, help="folder of the run, which is kept")
     given = parser.parse_args()
-    size = demo.FULL | {"steps": given.steps, "demonstration_steps": given.warm_up, "group_size": given.group_size}
+    size = demo.SIZE | {"steps": given.steps, "demonstration_steps": given.warm_up, "group_size": given.group_size}
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.out or Path(temporary)
         figures = trained(folder, size)

@@ -40,7 +40,7 @@ def split_reasoning(text: str, opens: str, closes: str, *, in_code: bool = False
     The format in Harmony's header, and the token that ends its message, belong to the marks.
     """
     text = _HEADER.sub("<|channel|>final<|message|>", text)
-    begins = re.compile(rf"(?:\s|{INVISIBLE.pattern})*{re.escape(opens)}").match
+    begins = re.compile(rf"(?:\s|{INVISIBLE.pattern})*+{re.escape(opens)}").match
     plain = text
     if not in_code and not begins(text):
         plain = _CODE.sub(lambda span: span[0] if span["open"] else " " * len(span[0]), text)

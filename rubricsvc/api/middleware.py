@@ -1,5 +1,6 @@
 """Middleware: request ids, logging, metrics, and the limit on request bodies."""
 
+import asyncio
 import re
 import time
 import uuid
@@ -11,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricsvc.api import errors
-from rubricsvc.errors import TooLargeError
+from rubricsvc.errors import TooLargeError, UnavailableError
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,9 @@ class RequestContext:
                     await errors.error_response(scope, too_large)(scope, receive, send_with_id)
                 else:
                     await self.app(scope, receive_limited, send_with_id)
+            except asyncio.CancelledError:  # by the server, which stops
+                stopping = UnavailableError("the service is stopping", hint="send the same request again")
+                await errors.error_response(scope, stopping)(scope, receive, send_with_id)
             except Exception as error:
                 log.exception("request_failed")
                 if status:

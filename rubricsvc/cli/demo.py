@@ -19,13 +19,11 @@ SETTINGS = "rubricsvc.toml"
 """It makes the folder a project of its own: commands that are run there use its database and collections."""
 TEMPLATE = Path(__file__).with_name("demo.toml")
 
-FULL = {"steps": 4, "demonstration_steps": 10, "prompts_per_step": 4, "group_size": 8, "held_out": 0.5, "samples": 1}
-FAST = {"steps": 2, "demonstration_steps": 14, "prompts_per_step": 2, "group_size": 4, "held_out": 0.15, "samples": 1}
-"""What the template has of the demo, and of the small one."""
+SIZE = {"steps": 6, "demonstration_steps": 14, "prompts_per_step": 4, "group_size": 8, "held_out": 0.5, "samples": 1}
+"""What the template has of the demo."""
 
 
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 5 minutes, not 15.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of the demo, with its database and report.")] = Path("demo-out"),
     seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the evaluations as JSON.")] = False,
@@ -34,7 +32,7 @@ def demo(
 
     Every command is printed before it is run. Run the same command again to continue an interrupted demo.
     """
-    run_demo(out, FAST if fast else FULL, seed, as_json=as_json)
+    run_demo(out, SIZE, seed, as_json=as_json)
 
 
 def run_demo(out: Path, size: Mapping[str, float], seed: int, *, as_json: bool = False) -> None:

@@ -206,7 +206,7 @@ def parts_of(grader: Grader) -> dict[str, Part]:
 _UNBRACED = re.compile(r"[{<$%\[]\s*((?:item|sample)(?:\.[\w-]+|\[\d+\])+)")
 _EDGES = re.compile(r"^[\s'\"`]+|[\s'\"`]+$")
 _ONE_ARGUMENT = re.compile(r"^def grade\(\s*\w*\s*(?::(?:\[[^()\[\]]*\]|[^,()\[\]])*)?\)", re.MULTILINE)
-_SPAN = re.compile(r"\b\d+ ?(?:-|–|to|and|of|/|out of) ?(\d+)\b")
+_SPAN = re.compile(r"\b\d{1,3} ?(?:-|–|to|and|of|/|out of) ?(\d{1,3})\b")
 
 
 def doubts(grader: Grader, item: Mapping[str, Any] | None = None) -> Iterator[str]:

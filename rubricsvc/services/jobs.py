@@ -126,9 +126,9 @@ POLL_SECONDS = 0.3
 
 
 def unfinished(db: Database, ids: Iterable[int]) -> set[int]:
-    """Return which of these jobs have not ended."""
+    """Return which of these jobs have not ended; those that do not exist have."""
     with db.read() as session:
-        return jobs.unfinished(session, ids)
+        return {row.id for row in by_id(session, JobRow, ids).values() if row.status in OPEN}
 
 
 Result = TypeVar("Result")

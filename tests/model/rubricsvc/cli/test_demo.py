@@ -9,7 +9,7 @@ import torch
 import typer
 
 from rubricsvc.cli import demo
-from rubricsvc.cli.demo import FAST, FULL, open_folder, run_demo
+from rubricsvc.cli.demo import SIZE, open_folder, run_demo
 from rubricsvc.errors import ConflictError
 from rubricsvc.formats.documents import load_passport
 from tests.cli import Cli, stored
@@ -19,7 +19,7 @@ from tests.tiny_model import tiny_model
 from workers.engines.local.models import open_merged
 from workers.engines.local.weights import ModelWeights, weights_sha256
 
-TINY = dict.fromkeys(FAST, 1) | {"group_size": 2, "held_out": 0.02}
+TINY = dict.fromkeys(SIZE, 1) | {"group_size": 2, "held_out": 0.02}
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +69,9 @@ def test_run_command_fails_with_the_code_of_the_command() -> None:
     assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("size", "seed"), [(FULL, 1), (FAST, 2)])
+@pytest.mark.parametrize(("size", "seed"), [(TINY, 1), (SIZE, 2)])
 def test_open_folder_refuses_another_demo(tmp_path: Path, size: dict[str, float], seed: int) -> None:
-    assert not open_folder(tmp_path, FAST, 1) and open_folder(tmp_path, FAST, 1)
+    assert not open_folder(tmp_path, SIZE, 1) and open_folder(tmp_path, SIZE, 1)
     with pytest.raises(ConflictError) as caught:
         open_folder(tmp_path, size, seed)
     assert "--out" in caught.value.hint

@@ -59,18 +59,12 @@ def test_delete_removes_all_that_hangs_on_a_prompt(each_db: Database) -> None:
     with pytest.raises(ConflictError):
         rows(s, "prompts", "secret")
     s.runs.heartbeat(1, RunHeartbeat(state="finished"))
-    expected = {
-        "prompts": 1,
-        "rubrics": 1,
-        "completions": 41,
-        "items": 40,
-        "verdicts": 120,
-        "labels": 40,
-        "rollouts": 1,
-    }
-    assert rows(s, "prompts", "secret", dry_run=True) == expected
+    gone = {"prompts": 1, "rubrics": 1, "completions": 41, "items": 40, "verdicts": 120, "labels": 40, "rollouts": 1}
+    assert rows(s, "prompts", "secret", dry_run=True) == gone
     assert s.prompts.get("secret").id == 1, "a dry run deletes nothing"
-    assert rows(s, "prompts", "secret") == expected
+    assert rows(s, "prompts", "secret") == gone
+    with each_db.write() as session:
+        assert completions.add_many(session, [(2, Completion(text="new"))])[0] > 81, "no id is given again"
     with pytest.raises(NotFoundError):
         rows(s, "prompts", "secret")
     assert len(s.labels.page(limit=1000).data) == 40 and len(s.verdicts.page(limit=1000).data) == 120

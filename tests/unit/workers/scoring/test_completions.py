@@ -69,6 +69,7 @@ def test_score_shows_the_answer_after_the_reasoning() -> None:
         shown = as_judged(Completion.model_validate({"messages": messages}))
         assert (shown.text, shown.messages[0].content) == (answer, answer), text
     assert as_judged(Completion(text="<a>Paris?</a>Lyon."), (("<a>", "</a>"),)).text == "Lyon."
+    assert as_judged(Completion(text="\u200d\f" * 10_000 + "</think>Lyon.")).text == "Lyon.", "in linear time"
     message = {"role": "assistant", "content": "Lyon.", "reasoning": "Paris?"}
     apart = Completion.model_validate({"messages": (message, {"role": "user", "content": "So?"}, message)})
     assert as_judged(apart) is apart
