@@ -10,7 +10,7 @@ Other columns of examples say where they are from; TRL ignores them. A completio
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, dropwhile
 from math import sqrt
 from statistics import NormalDist
 from typing import Any
@@ -168,6 +168,6 @@ def _best(groups: Groups, copy_of: Mapping[int, int], top: int, left_out: Counte
 
 
 def _messages(completion: Completion) -> list[Row]:
-    """Return the completion as chat messages: the whole trajectory, if there is one."""
-    messages = [message.openai for message in completion.messages]
+    """Return the completion as chat messages: the whole trajectory, if there is one, from the first reply on."""
+    messages = [one.openai for one in dropwhile(lambda one: one.role != "assistant", completion.messages)]
     return messages or [{"role": "assistant", "content": completion.text}]

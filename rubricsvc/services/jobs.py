@@ -251,7 +251,7 @@ class Jobs(Deletable):
             judge = judges.get(session, new.judge)
             pairs, left_out = select(session, new)
             if left_out:
-                why = "no approved rubric of their prompt; use drafts with --allow-drafts"
+                why = "no approved rubric of their prompt; --allow-drafts uses drafts"
                 why = f"rubric {new.rubric!r} is for another prompt" if new.rubric else why
                 notes.append(f"completions left out: {left_out}, {why}")
             if judge.value.mode == "comparative":

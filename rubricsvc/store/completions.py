@@ -48,13 +48,14 @@ def add_prompt(session: Session, prompt: Prompt, external_id: str | None = None)
 def get_prompt(session: Session, ref: int | str, *, as_in_file: bool = False, only: bool = False) -> PromptRow:
     """Return the prompt with this id here, or else with this id in a file it came from.
 
-    As a file refers to it, text is first an external id, and a number only an id here.
+    As a file refers to it, text is first an external id.
 
     Raises:
-        InvalidError: Several prompts have this id in a file, or, with ``only``, one here and one in a file.
+        InvalidError: Several prompts have this id in a file; or, of a file's number or with ``only``, one here and one
+            in a file.
     """
     row = None if as_in_file and isinstance(ref, str) else find(session, PromptRow, ref)
-    if (only and isinstance(ref, str)) or (row is None and not (as_in_file and isinstance(ref, int))):
+    if row is None or (only if isinstance(ref, str) else as_in_file):
         ids = sorted({*prompts_in_files(session, str(ref)), *([row.id] if row else [])})
         if len(ids) > 1:
             message = f"{len(ids)} prompts have the id {str(ref)!r}: {', '.join(map(str, ids[:20]))}"

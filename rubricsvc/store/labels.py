@@ -60,9 +60,9 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
             if row.label != label and not (label.note is None and row.value == label.value):
                 if not replace:
                     by, criterion = cut(label.annotator, 80), cut(label.criterion, 80)
+                    changed = "with another note" if row.value == label.value else f"{row.value}, not {label.value}"
                     raise ConflictError(
-                        f"{by!r} has labelled {criterion!r} of completion {completion_id} already: {row.value}, not"
-                        f" {label.value}",
+                        f"{by!r} has labelled {criterion!r} of completion {completion_id} already: {changed}",
                         hint="`labels import --replace` (in Python, replace=True) takes the newer one; two people need"
                         " two names",
                     )

@@ -108,7 +108,7 @@ BUDGETS = {
     "recipes": 2_500,
     "rubricsvc/**/evol*.py workers/evol*.py trainer/evol*.py": 1_430,
     "rubricsvc workers trainer migrations": 49_100,
-    "tests": 36_060,
+    "tests": 36_070,
 }
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out. See ADR 38."""
 

@@ -137,8 +137,8 @@ def test_compare_policies_pairs_prompts_by_their_mean_reward(db: Database) -> No
     b = score(db, "j", [("q", "b1", (1.0, 0.0)), ("r", "b2", (None, 0.0)), ("r", "b3", (0.25, 0.0))], policy="b")
     found = compared(db, a, b)
     assert (found.paired_by, found.differs, found.paired) == ("prompt", ("policies",), 2)
-    expected = [(1, None, 0.25, 1.0), (2, None, 0.5, 0.25)]
-    assert [(row.prompt_id, row.completion_id, row.reward_a, row.reward_b) for row in found.moved] == expected
+    expected = [("id of q", None, 0.25, 1.0), ("id of r", None, 0.5, 0.25)]
+    assert [(row.prompt_external_id, row.completion_id, row.reward_a, row.reward_b) for row in found.moved] == expected
     (c1,) = [row for row in found.criteria if row.key_a == "c1"]
     assert (c1.to_met, c1.to_unmet) == (1, 1)
     with pytest.raises(InvalidError) as raised:

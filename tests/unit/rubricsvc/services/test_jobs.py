@@ -47,14 +47,14 @@ def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
 
 
 def test_select_takes_the_rubric_that_a_completion_names(db: Database, imported: Any, tmp_path: Path) -> None:
-    (tmp_path / "any.yaml").write_text(
-        "[{name: any, criteria: [c]}, {prompt: One?, rubric: any, completions: [{text: x, policy: p}, w]}]"
-    )
+    text = "[{name: any, criteria: [c]}, {prompt: One?, rubric: any, completions: [{text: x, policy: p}, w]}]"
+    (tmp_path / "any.yaml").write_text(text)
     done = Imports(db).create(tmp_path / "any.yaml")
-    assert (done.completion_ids, done.completion_rubric_ids) == ([1, 4], [2, 2])
-    pairs: Any = (*zip(done.completion_ids, done.completion_rubric_ids, strict=True), *imported)
+    (known, new), rubric_ids = done.completion_ids, done.completion_rubric_ids
+    assert (known, rubric_ids) == (1, [2, 2])
+    pairs: Any = (*zip((known, new), rubric_ids, strict=True), *imported)
     with db.read() as session:
-        assert sorted(select(session, NewJob(judge="j", completions=pairs))[0]) == [(1, 1), (1, 2), (2, 1), (4, 2)]
+        assert sorted(select(session, NewJob(judge="j", completions=pairs))[0]) == [(1, 1), (1, 2), (2, 1), (new, 2)]
         with pytest.raises(NotFoundError):
             select(session, NewJob(judge="j", completions=(*pairs, 99)))
 

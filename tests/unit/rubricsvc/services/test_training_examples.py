@@ -87,7 +87,8 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
     with db.write() as session:
         prompt = Prompt.of("Why?", documents=(Document(id="d", text="Because."),))
         row = completions.add_prompt(session, prompt)
-        ids = completions.add_many(session, [(row.id, Completion(text="x"))])
+        chat = Completion.model_validate([{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "x"}])
+        ids = completions.add_many(session, [(row.id, chat)])
         rubric = rubrics.add(session, Rubric(criteria=(Criterion(key="k", text="k"),)), name="r")
         judge = judges.add(session, Judge(name="j", model="m"))
         job = jobs.submit(session, judge_id=judge.id, items=[(ids[0], rubric.id)]).id
