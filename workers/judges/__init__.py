@@ -24,8 +24,10 @@ from workers.judges.calls import (
     JudgeCall,
     JudgeTemplate,
     ParsedReply,
+    ReplyError,
     SharedPrompt,
     composition,
+    is_quoted,
     join_notes,
     load,
     merge_repaired,
@@ -130,6 +132,12 @@ class JudgePlan:
             fields = {"detail": join_notes(parsed.detail, shown.note, call.note), "raw": parsed.raw}
             return [Verdict.failed(asked.criterion.key, parsed.reason, **fields) for asked in call.asked]
         error, verdicts = parsed.error, list[Verdict]()
+        if (
+            (error is None or error.content)
+            and "{" in shown.completion
+            and is_quoted(parsed.reply.text, shown.completion)
+        ):
+            error = ReplyError(Reason.UNPARSEABLE, "the reply's verdict stands in what the judge was shown")
         if error is None:
             verdicts = self.mode.verdicts(call, parsed, self.judge, shown)
         else:  # the part of the call that it answers, in the call's order

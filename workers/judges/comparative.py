@@ -35,7 +35,6 @@ from workers.judges.calls import (
     ReplyError,
     ReplyModel,
     SharedPrompt,
-    is_quoted,
     load,
     object_schema,
     parse_items,
@@ -109,9 +108,8 @@ def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each completion of the group, in the order of their ids."""
     scores: dict[str, GroupScore] = parsed.content
-    reply, common = parsed.reply, call.common_fields(parsed.reply, shown)
-    if "{" in shown.completion and is_quoted(parsed.reply.text, shown.completion):
-        return call.failed(Reason.UNPARSEABLE, "the reply's scores stand in a completion", reply, shown)
+    reply = parsed.reply
+    common = call.common_fields(reply, shown)
     if any(load(judge).words.repeated_by("rationale", score.rationale) for score in scores.values()):
         return call.failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template", reply, shown)
     return [

@@ -37,7 +37,6 @@ from workers.judges.calls import (
     ReplyError,
     ReplyModel,
     SharedPrompt,
-    is_quoted,
     join_notes,
     load,
     object_schema,
@@ -160,7 +159,6 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each criterion of the call; one without the words or quotes that it needs is failed."""
     repeated, found = load(judge).words.repeated_by, []
-    quoted = "{" in shown.completion and is_quoted(parsed.reply.text, shown.completion)
     for one in call.asked:
         scale, written = one.criterion.scale, parsed.content[one.id]
         quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
@@ -173,8 +171,6 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
             positive = value != 0.5 if scale == PAIR else value > min(level_values(scale).values(), default=0.0)
             reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
         fields = {"rationale": written.rationale, "evidence": quotes}
-        if quoted:
-            reason, fault = Reason.UNPARSEABLE, "the reply's verdict stands in the completion"
         if fault:
             found += call.failed(reason, fault, parsed.reply, shown, only=one, **fields)
         else:

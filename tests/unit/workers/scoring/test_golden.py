@@ -100,19 +100,19 @@ JUDGES["cascade"] = Judge(
 )
 
 DIGESTS = {
-    "readout": ("5d535ced577f57c7", "363812f5e57164b5", "10b72b922432b6a7"),
-    "documents": ("5ad9c7c0115eff9c", "1ca9d2eb8cf82626", "b84d4b67f3f076d3"),
-    "short": ("6e59d1199fa43497", "4853dad880236af2", "1d89cb045b6026ea"),
-    "calibrated": ("6c74fe19a4013758", "f4f0cbdbb41d7d43", "10b72b922432b6a7"),
-    "written": ("8ed89acf02ec3fac", "0da35991492c6912", "bdf418098291bd9e"),
-    "samples": ("e30db12f4fb3118b", "0b1f613a93144159", "c77446659967265d"),
-    "pairwise": ("be7696d2b735f705", "a7df1b621ce2e5e4", "05687a6013606dd7"),
-    "pairwise_written": ("5395743d7b25ed7f", "8f495407001afd76", "62466cc90f13f219"),
-    "groupwise": ("93402b7894730621", "19b4226476c3eb16", "1c24c25e58320427"),
-    "trajectory": ("2a2fadc14a136f74", "5cb47b6beb0fb88c", "ab37560523ee3929"),
-    "trajectory_written": ("2674fbc571b2f38b", "c859f5eb43b0a811", "d04ce74a5412e2a4"),
-    "panel": ("7c2a45ea4fa162e9", "480a9f720fa01160", "1200df9f94cda0b0"),
-    "cascade": ("3be1717d0b039f13", "65527a0acd342dc9", "34ccc5428031afac"),
+    "readout": ("5d535ced577f57c7", "eee725b81d88e99f", "10b72b922432b6a7"),
+    "documents": ("5ad9c7c0115eff9c", "a820e188eaed98bb", "b84d4b67f3f076d3"),
+    "short": ("6e59d1199fa43497", "8ac8a9a7219d95d9", "1d89cb045b6026ea"),
+    "calibrated": ("6c74fe19a4013758", "e229b4aa26674226", "10b72b922432b6a7"),
+    "written": ("8ed89acf02ec3fac", "19c14044942d57a2", "bdf418098291bd9e"),
+    "samples": ("e30db12f4fb3118b", "398a5f83a3404793", "c77446659967265d"),
+    "pairwise": ("be7696d2b735f705", "98fa5756cd286163", "05687a6013606dd7"),
+    "pairwise_written": ("5395743d7b25ed7f", "611c57908d1363e9", "62466cc90f13f219"),
+    "groupwise": ("93402b7894730621", "dc1c3365a9812f5b", "1c24c25e58320427"),
+    "trajectory": ("2a2fadc14a136f74", "7186df24e11bab3d", "ab37560523ee3929"),
+    "trajectory_written": ("2674fbc571b2f38b", "3c939db875998d1d", "d04ce74a5412e2a4"),
+    "panel": ("7c2a45ea4fa162e9", "6842b3a69974f8e6", "1200df9f94cda0b0"),
+    "cascade": ("3be1717d0b039f13", "f2825a0e050e0089", "34ccc5428031afac"),
 }
 """By judge: of the judge, of its questions about the group, and of the requests to its engine."""
 
