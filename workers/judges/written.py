@@ -38,18 +38,20 @@ from workers.judges.calls import (
     ReplyModel,
     SharedPrompt,
     join_notes,
+    json_objects,
     load,
     object_schema,
     parse_items,
     render_criterion,
 )
 
-VERSION = "9"
+VERSION = "10"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 _LIST = re.compile(r"\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*\])\s*(?:```\s*)?", re.DOTALL)
+_STATED = re.compile(r"""verdict(?=\W*[:=])[^\w-]*+([^\n,;{}"'*`\\]+)""", re.IGNORECASE)  # in an object or in words
 
 _QuoteList = BeforeValidator(lambda quotes: [quotes] if isinstance(quotes, str) else [] if quotes is None else quotes)
 
@@ -136,6 +138,12 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
         id_ = entry["criterion"]
         if claim(given.setdefault(id_, entry)) != claim(entry):
             raise ReplyError(Reason.CONTRADICTORY, f"the reply has two verdicts on {id_}")
+    own, decided = text.replace(json_objects(text)[-1][1], ""), [claim(entry)[1] for entry in given.values()]
+    for stated in _STATED.finditer(own):  # an object of another form, or words; not those of a rationale
+        word = stated[1].split(". ")[0]
+        values = [value for id_ in given if (value := claim({"criterion": id_, "verdict": word})[1]) != word]
+        if values and not any(value in decided for value in values) and stated[0] not in call.question.text:
+            raise ReplyError(Reason.CONTRADICTORY, f"the reply has another verdict, {word!r}, besides its last")
     missing = [id_ for id_ in scales if id_ not in given]
     content: dict[str, WrittenVerdict] = {}
     reason, wrong = Reason.WRONG_CRITERIA, f"asked {', '.join(scales)}; answered {', '.join(given) or 'none'}"
