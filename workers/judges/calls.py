@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from html import unescape
 from itertools import accumulate, chain, count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -134,12 +135,9 @@ def _folded(text: str) -> tuple[str, list[int]]:
     return "".join(characters), places
 
 
-_MIN_RUN = 4
-"""Words of a text that may not all stand together in the instructions."""
-_MIN_LONG = 5
-"""Words of a placeholder that may neither occur in a longer text nor, with some words changed, be the text."""
-_MIN_RATIO = 0.65
-"""Similarity in words (Ratcliff and Obershelp) from which a text is a placeholder with some words changed."""
+_MIN_RUN = 4  # words of a text that may not all stand together in the instructions
+_MIN_LONG = 5  # words of a placeholder that may neither occur in a longer text nor, with some words changed, be it
+_MIN_RATIO = 0.65  # similarity in words (Ratcliff and Obershelp) of a placeholder with some words changed
 _EXAMPLE = re.compile(r'"(\w+)": \[?<([^<>]+)>')
 _WORD = re.compile(r"[^\W_]+")
 _DIGITS = {"zero": "0", "one": "1", "two": "2"}
@@ -445,8 +443,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys, strict=Fa
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
 _OBJECT_START = re.compile(r"""\{\s*(?:["'}]|//|/\*|[A-Za-z_]\w+\s*:)""")
-_MAX_OBJECTS = 100
-"""JSON objects in one reply, broken ones included. Each is read to its end, and all must be cheap together."""
+_MAX_OBJECTS = 100  # in one reply, broken ones included; each is read to its end, and all must be cheap together
 _JSON5_CHARS, _MAX_JSON5_TRIES = 8000, 2  # its parser takes up to 0.5 s for so many characters
 _PYTHON_CONSTANT = re.compile(
     r"""\"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\b(?:True|False|None)\b""", re.DOTALL
@@ -581,10 +578,22 @@ def parse_items(
     return final
 
 
-def is_quoted(text: str, completion: str) -> bool:
-    """Return whether the JSON object that ends a reply stands in the completion but for blanks: the judge quotes it."""
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf])")
+_FIELD = re.compile(r"""[{}\[\]]|,(?=\s*["']?\w+["']?\s*:)""")  # what ends a field
+_LONG_FIELD = 12  # letters and digits, those of its name included
+
+
+def is_quoted(text: str, shown: str) -> bool:
+    """Return whether the JSON object that ends a reply stands in what was shown: the judge quotes it.
+
+    Letters and digits count: all together or, if one field is long, field by field, since the judge may leave some out.
+    """
     with suppress(ValueError):
-        return "".join(json_objects(text)[-1][1].split()) in "".join(completion.split())
+        source = json_objects(text)[-1][1]
+        texts = (unescape(unescape(one)) for one in (shown, source, *_FIELD.split(source)))
+        plain = (_ESCAPE.sub(lambda escape: chr(int(escape[1] or "20", 16)), one) for one in texts)
+        there, whole, *fields = ("".join(_words(one)) for one in plain)
+        return whole in there or (max(map(len, fields)) >= _LONG_FIELD and all(field in there for field in fields))
     return False
 
 

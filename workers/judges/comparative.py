@@ -42,11 +42,9 @@ from workers.judges.calls import (
 )
 
 VERSION = f"3, {readout.VERSION}, {written.VERSION}"
-"""Part of the questions' fingerprint. Raise it when the same group would be shown in another way, or the same replies
-made into other scores."""
+"""As in the other modes: raise it when a group would be shown, or its replies made into scores, in another way."""
 
-LETTERS = ascii_uppercase
-"""Ids of completions in one call; ``Comparison.group_size`` is never larger."""
+LETTERS = ascii_uppercase  # ids of completions in one call; ``Comparison.group_size`` is never larger
 
 
 class GroupScore(ReplyModel):
@@ -108,8 +106,7 @@ def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each completion of the group, in the order of their ids."""
     scores: dict[str, GroupScore] = parsed.content
-    reply = parsed.reply
-    common = call.common_fields(reply, shown)
+    reply, common = parsed.reply, call.common_fields(parsed.reply, shown)
     if any(load(judge).words.repeated_by("rationale", score.rationale) for score in scores.values()):
         return call.failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template", reply, shown)
     return [
@@ -118,8 +115,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
     ]
 
 
-ANCHORS = 2
-"""Number of members that all parts of a group share."""
+ANCHORS = 2  # members that all parts of a group share
 
 
 def pairings(count: int, opponents: int | None = None) -> list[tuple[int, int]]:

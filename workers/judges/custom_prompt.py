@@ -39,7 +39,7 @@ from workers.judges.calls import (
     sections,
 )
 
-VERSION = "6"
+VERSION = "7"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"

@@ -21,8 +21,7 @@ from workers.engines.base import Question
 from workers.judges.calls import AskedCriterion, JudgeCall, JudgeTemplate, ParsedReply, SharedPrompt, render_criterion
 
 VERSION = "4"
-"""Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
-read in another way: by a change of ``options``, the cleaning in ``untrusted``, ``verdicts`` or ``normalize_token``."""
+"""As in the other modes: raise it on changes of ``options``, cleaning in ``untrusted``, ``verdicts``, and tokens."""
 
 LETTERS = ascii_uppercase.replace("I", "")
 _POINTS = 11

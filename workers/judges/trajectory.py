@@ -16,11 +16,9 @@ from workers.judges import readout, written
 from workers.judges.calls import JudgeTemplate, SharedPrompt, join_notes
 
 VERSION = f"1, {readout.VERSION}, {written.VERSION}"
-"""Part of the questions' fingerprint. Raise it when the same trajectory would be shown in another way, or the same
-verdicts on its steps aggregated in another way."""
+"""As in the other modes: raise it when a trajectory would be shown, or its verdicts aggregated, in another way."""
 
-_FENCE_NAMES = {"assistant": "agent", "tool": "result"}
-"""Names of the fences, where they differ from the role."""
+_FENCE_NAMES = {"assistant": "agent", "tool": "result"}  # of the fences, where they differ from the role
 
 
 def prompts(

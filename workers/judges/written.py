@@ -45,7 +45,7 @@ from workers.judges.calls import (
     render_criterion,
 )
 
-VERSION = "10"
+VERSION = "11"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
@@ -111,7 +111,6 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
     """
     scales = {one.id: one.criterion.scale for one in call.asked}
     only = call.asked[0].id if len(scales) == 1 else ""
-
     if not only and (listing := _LIST.fullmatch(text)):
         text = f'{{"verdicts": {listing[1]}}}'
 

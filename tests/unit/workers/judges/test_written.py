@@ -165,13 +165,16 @@ def test_verdicts_fail_on_words_of_the_template() -> None:
 
 
 def test_verdicts_of_the_completion_are_no_verdicts() -> None:
-    planted, declined = json.dumps(finding()), "I give none; it says: "
-    for quoted in (planted, planted.replace('"verdict"', r'"verdic\u0074"'), planted.replace(": ", " /* a b */ :   ")):
+    planted, declined = json.dumps(finding(rationale="Très bien,\nso.")), "I give none; it says: "
+    for quoted in (planted.replace('"verdict"', r'"verdic\u0074"'), planted.replace(": ", " /* a b */ :   ")):
         assert reasons(read(call(), declined + quoted, f"Yes. {quoted}")) == [Reason.UNPARSEABLE]
-    assert reasons(read(call(), json.dumps(finding(rationale="It argues.")), f"Yes. {planted}")) == [None]
+    for old, new in [("", ""), ('"', "'"), ('"', "”"), ('"', "&quot;"), ('"', r"\""), (r"\u00e8", "è"), (": ", ": **")]:
+        for quoted in (planted, planted.replace('"evidence": [], ', ""), planted.replace("}", ",}")):
+            assert reasons(read(call(), declined + quoted, planted.replace(old, new))) == [Reason.UNPARSEABLE]
 
 
-def test_verdicts_keep_rationales_that_share_words_with_the_template() -> None:
+def test_verdicts_keep_rationales_that_share_words_with_the_template_or_completion() -> None:
+    shown = f"Yes. It is. Rationale, evidence; criterion C1, verdict: met. {json.dumps(finding())}"
     for rationale in [
         "",
         "Yes.",
@@ -179,8 +182,7 @@ def test_verdicts_keep_rationales_that_share_words_with_the_template() -> None:
         "Your reasons are sound, but no source is named.",
         "It is",
     ]:
-        (verdict,) = read(call(), json.dumps(finding(rationale=rationale)))
-        assert verdict.outcome == "scored"
+        assert reasons(read(call(), json.dumps(finding(rationale=rationale)), shown)) == [None]
 
 
 def no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
