@@ -584,16 +584,14 @@ _LONG_FIELD = 12  # letters and digits, those of its name included
 
 
 def is_quoted(text: str, shown: str) -> bool:
-    """Return whether the JSON object that ends a reply stands in what was shown: the judge quotes it.
-
-    Letters and digits count: all together or, if one field is long, field by field, since the judge may leave some out.
-    """
+    """Return whether the JSON object that ends a reply stands in what was shown, or all of its fields in any spelling."""
     with suppress(ValueError):
         source = json_objects(text)[-1][1]
-        texts = (unescape(unescape(one)) for one in (shown, source, *_FIELD.split(source)))
+        texts = (unescape(unescape(one)) for one in (shown, *_FIELD.split(source)))
         plain = (_ESCAPE.sub(lambda escape: chr(int(escape[1] or "20", 16)), one) for one in texts)
-        there, whole, *fields = ("".join(_words(one)) for one in plain)
-        return whole in there or (max(map(len, fields)) >= _LONG_FIELD and all(field in there for field in fields))
+        there, *fields = ("".join(_words(one)) for one in plain)
+        same = max(map(len, fields)) >= _LONG_FIELD and all(field in there for field in fields)
+        return same or "".join(source.split()) in "".join(shown.split())
     return False
 
 
