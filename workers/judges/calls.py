@@ -584,7 +584,10 @@ _LONG_FIELD = 12  # letters and digits, those of its name included
 
 
 def is_quoted(text: str, shown: str) -> bool:
-    """Return whether the JSON object that ends a reply stands in what was shown, or all of its fields in any spelling."""
+    """Return whether the JSON object that ends a reply stands in what was shown: the judge quotes it.
+
+    So do its fields in any spelling where one of them is long: the judge may leave some out.
+    """
     with suppress(ValueError):
         source = json_objects(text)[-1][1]
         texts = (unescape(unescape(one)) for one in (shown, *_FIELD.split(source)))
