@@ -138,7 +138,7 @@ def detect(file: InputFile) -> str:
     ):
         return "native"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
-    hint = f"name it with --format (format=): {', '.join(FORMATS)}"
+    hint = f"name it with --format (format=): {', '.join(('completions', 'labels', *FORMATS))}"
     if kind == "completions":
         hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
     elif is_csv:

@@ -578,7 +578,7 @@ def parse_items(
     return final
 
 
-_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf])")
+_ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|[nrtbf])")
 _FIELD = re.compile(r"""[{}\[\]]|,(?=\s*["']?\w+["']?\s*:)""")  # what ends a field
 _LONG_FIELD = 12  # letters and digits, those of its name included
 
