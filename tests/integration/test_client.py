@@ -69,15 +69,15 @@ def test_client_methods_round_trip(client: Client) -> None:
     job = client.jobs.submit(judge=judge.id, items=[{"completion_id": id_, "rubric": rubric.id}], name="n", key="k")
     again = {"judge": "instant", "items": [{"completion_id": id_, "rubric": "my rubric"}]}
     assert client.jobs.submit(**again, key="k").id == job.id
-    assert client.jobs.submit(**again).id != job.id
+    assert (other := client.jobs.submit(**again).id) != job.id
     assert client.jobs.cancel(job.id).status == "cancelled"
     assert client.jobs.retry(job.id).reopened == 1
     assert client.jobs.rescore(job.id, rubric=["my rubric@1"]).id == job.id
-    assert [row.id for row in client.jobs.page(status="queued").data] == [1, 2]
+    assert [row.id for row in client.jobs.page(status="queued").data] == [1, other]
     (item,) = client.jobs.items(job.id).data
     assert (item.completion_id, item.state, item.reward) == (id_, "pending", None)
-    compared = client.jobs.compare(job.id, b=2, by="completion")
-    assert (compared.left_out, compared.mean_difference.value) == ({"unfinished in job 1 and 2": 1}, None)
+    compared = client.jobs.compare(job.id, b=other, by="completion")
+    assert (compared.left_out, compared.mean_difference.value) == ({f"unfinished in job 1 and {other}": 1}, None)
     report = client.jobs.report(job.id, completions=1)
     assert report.startswith("<!doctype html>") and "my rubric@1" in report
     assert client.jobs.get(job.id).summary is None

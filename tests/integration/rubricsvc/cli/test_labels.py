@@ -178,11 +178,8 @@ def test_import_list_and_show(cli: Cli, rubric_file: Path) -> None:
     assert ran.json["new"] == {"prompts": 1, "rubrics": 0, "completions": 3}
     assert cli("completions", "import", "-", "--json", stdin=stdin).json["new"]["completions"] == 0
     rows = cli("completions", "list", "--json").lines
-    assert [(row["prompt_id"], row["completion"]["policy"], row["completion"]["text"]) for row in rows] == [
-        (1, "p", "1"),
-        (2, "q", "2"),
-        (3, "", ""),
-    ]
+    shown = [(row["completion"]["policy"], row["completion"]["text"]) for row in rows]
+    assert shown == [("p", "1"), ("q", "2"), ("", "")] and len({row["prompt_id"] for row in rows}) == 3
     assert [row["completion"]["text"] for row in cli("completions", "list", "--policy", "q", "--json").lines] == ["2"]
     assert [row["completion"]["text"] for row in cli("completions", "list", "--prompt", "one", "--json").lines] == ["1"]
     assert cli("completions", "show", rows[0]["id"], "--json").json["completion"]["step"] == 4
