@@ -65,6 +65,8 @@ class RequestContext:
                 else:
                     await self.app(scope, receive_limited, send_with_id)
             except asyncio.CancelledError:  # by the server, which stops
+                if status:
+                    raise
                 stopping = UnavailableError("the service is stopping", hint="send the same request again")
                 await errors.error_response(scope, stopping)(scope, receive, send_with_id)
             except Exception as error:

@@ -28,11 +28,7 @@ _RESPONSES = {**error_responses(404, 409), 202: {"model": Rewards, "description"
 
 @router.post("", responses=_RESPONSES)
 async def submit(
-    request: Request,
-    service: Service,
-    new: Json[NewRewards],
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
+    request: Request, service: Service, new: Json[NewRewards], answer: Response, idempotency_key: IdempotencyKey = None
 ) -> Rewards:
     """Score completions in one job, and wait for their rewards.
 
@@ -44,7 +40,7 @@ async def submit(
     """
     with_key = new.model_copy(update={"key": new.key or idempotency_key})
     job_id, keys = await run_in_threadpool(submit_rewards, service.rewards, with_key)
-    return rewards_of(keys, await _waited(request, service, job_id, new.timeout, response))
+    return rewards_of(keys, await _waited(request, service, job_id, new.timeout, answer))
 
 
 @router.get("/{job_id}", responses=_RESPONSES)

@@ -154,7 +154,7 @@ def read_chat_completion(
             return _reported(data, failed)
         choice, counts = data["choices"][0], data.get("usage")
         ended = str(choice.get("finish_reason")).casefold()
-        if choice.get("error") or ended in ("error", "abort", "insufficient_system_resource"):
+        if choice.get("error") or re.fullmatch("error|abort|cancel.*|network_error|insufficient_.*", ended):
             return _reported(choice, choice.get("error"))
         usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
@@ -163,7 +163,7 @@ def read_chat_completion(
         truncated = ended in ("length", "max_tokens", "model_length")
         message = choice["message"]
         text, refusal = _text(message.get("content")), message.get("refusal")
-        filtered = ended in ("content_filter", "safety")  # what text there is was cut off
+        filtered = re.fullmatch("content_filter|safety|refusal|recitation|prohibit.*|blocklist|spii|sensitive", ended)
         if filtered or refusal:
             return Failure(Reason.DECLINED, cut(str(refusal or "content_filter"), RAW_CHARS), raw)
         if not question.labels:

@@ -75,7 +75,7 @@ def test_usage_that_is_impossible_is_dropped() -> None:
 def test_refusal_is_declined() -> None:
     for choice in [
         {"finish_reason": "stop", "message": {"role": "assistant", "content": "met", "refusal": "I cannot help."}},
-        {"finish_reason": "SAFETY", "message": {"role": "assistant", "content": ""}},
+        *({"finish_reason": one, "message": {"content": "met"}} for one in ("SAFETY", "RECITATION", "refusal")),
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": "cut off in the mid"}},
     ]:
         reply = failure_of(ScriptedReply(extra={"choices": [choice]}).payload())
