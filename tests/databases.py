@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -74,9 +75,9 @@ def _fresh_postgres() -> str:
     return make_url(_server()).set(database=name).render_as_string(False)
 
 
-def downgrade(db: Database, revision: str) -> None:
-    """Go back to ``revision``. What the newer schema alone could hold is lost."""
+def downgrade(db: Database, revision: str, move: Callable[..., None] = command.downgrade) -> None:
+    """Go back to ``revision``, or ``move`` to it. What the newer schema alone could hold is lost."""
     settings = alembic_config()
     with db.engine.connect().execution_options(begin="BEGIN IMMEDIATE") as connection, connection.begin():
         settings.attributes["connection"] = connection
-        command.downgrade(settings, revision)
+        move(settings, revision)

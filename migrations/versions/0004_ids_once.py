@@ -21,11 +21,13 @@ def upgrade() -> None:
         return
     op.execute("CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT)")  # SQLite adds its table of counters
     op.execute("DROP TABLE counted")
+    counted = list[str]()
     version = connection.scalar(text("PRAGMA schema_version")) or 0
     op.execute("PRAGMA writable_schema = ON")
     for name, sql in connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).all():
         statement, found = re.subn(r",\s*CONSTRAINT \w+ PRIMARY KEY \(id\)", "", sql)
         if found:
+            counted.append(name)
             statement = statement.replace("\tid INTEGER NOT NULL", "\tid INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT")
             values = {"sql": statement, "name": name}
             connection.execute(
@@ -33,6 +35,9 @@ def upgrade() -> None:
             )
     op.execute(f"PRAGMA schema_version = {version + 1}")
     op.execute("PRAGMA writable_schema = RESET")
+    for name in counted:  # else the first row to come would have the largest id of those that are left then
+        highest = f"SELECT '{name}', max(id) FROM {name} HAVING max(id) > 0"  # noqa: S608 - a table's name
+        op.execute(f"INSERT INTO sqlite_sequence (name, seq) {highest}")
 
 
 def downgrade() -> None:

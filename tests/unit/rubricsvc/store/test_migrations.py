@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
@@ -25,8 +26,15 @@ def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
 def test_migrate_downgrades_and_upgrades(each_db: Database) -> None:
     downgrade(each_db, "base")
     assert set(inspect(each_db.engine).get_table_names()) <= {"alembic_version"}
+    downgrade(each_db, "0003", command.upgrade)
+    add = text("INSERT INTO keys (name, digest, suffix, created_at) VALUES ('k', 'd', 's', '2026-01-01') RETURNING id")
+    with each_db.write() as before:
+        first = before.execute(add).scalar_one()
     session.upgrade(each_db)
     assert session.current_revision(each_db) == session.revisions()[0]
+    with each_db.write() as after:
+        after.execute(text("DELETE FROM keys"))
+        assert after.execute(add).scalar_one() > first, "ids of rows from before are not given again"
 
 
 def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> None:
