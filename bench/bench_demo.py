@@ -1,6 +1,6 @@
 """Does the demo's policy get better, whatever the seed? `rubricsvc demo` with each seed, and a table.
 
-    python -m bench.bench_demo [--seeds 0 1 2] [--out FOLDER] [--json] [-- --fast]
+    python -m bench.bench_demo [--seeds 0 1 2] [--out FOLDER] [--json] [-- OPTIONS OF THE DEMO]
 
 A seed has a folder of its own. Its result is FOLDER/seed-N.json: a seed that has one is not run again, and one that was
 interrupted continues, whose seconds are then those of its last part. The last step's policy is compared with the one

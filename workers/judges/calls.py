@@ -115,9 +115,7 @@ class QuoteIndex:
         start, last = (place + bisect_right(self._hidden, place) for place in places)
         return Evidence(quote=self._original[start : last + 1], start=start, end=last + 1)
 
-    @cached_property
-    def _presentation(self) -> tuple[str, list[int]]:
-        return _folded(self._shown)
+    _presentation = cached_property[tuple[str, list[int]]](lambda self: _folded(self._shown))
 
 
 def _folded(text: str) -> tuple[str, list[int]]:
@@ -590,12 +588,16 @@ def is_quoted(text: str, shown: str) -> bool:
     """
     with suppress(ValueError):
         source = json_objects(text)[-1][1]
-        texts = (unescape(unescape(one)) for one in (shown, *_FIELD.split(source)))
-        plain = (_ESCAPE.sub(lambda escape: chr(int(escape[1] or "20", 16)), one) for one in texts)
-        there, *fields = ("".join(_words(one)) for one in plain)
+        there, *fields = map(_letters, (shown, *_FIELD.split(source)))
         same = max(map(len, fields)) >= _LONG_FIELD and all(field in there for field in fields)
         return same or "".join(source.split()) in "".join(shown.split())
     return False
+
+
+@lru_cache(maxsize=1024)
+def _letters(text: str) -> str:
+    plain = _ESCAPE.sub(lambda escape: chr(int(escape[1] or "20", 16)), unescape(unescape(text)))
+    return "".join(_words(plain))
 
 
 def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:

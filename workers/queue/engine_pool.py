@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
+
+import uvloop
 
 from rubricsvc.core.judge import LOCAL, Judge
 from rubricsvc.core.verdict import Reason
@@ -31,7 +34,7 @@ class _PooledEngine:
     judge: Judge
     engine: Engine
     local: bool
-    runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    runner: asyncio.Runner = field(default_factory=partial(asyncio.Runner, loop_factory=uvloop.new_event_loop))
     used_at: float = 0.0
 
 

@@ -13,6 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from openai import AsyncOpenAI
+from pydantic_core import to_json
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
@@ -77,7 +78,7 @@ class HttpClient:
         url = path if "://" in path else self.base + path
         timeout_s = min(self._timeout_s, PROBE_TIMEOUT_S) if quick else self._timeout_s
         try:
-            data = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+            data = None if body is None else to_json(body)
             async with asyncio.timeout(timeout_s):
                 status, pause, content = await self._send("GET" if data is None else "POST", url, data)
         except TimeoutError:
