@@ -268,9 +268,6 @@ class SamplingConfig(ConfigSection):
     server: Address | None = None
 
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
 class OptimConfig(ConfigSection):
     """AdamW, advantages (`trainer.algorithms.advantages`) and the loss (`trainer.algorithms.losses`).
 
@@ -286,9 +283,9 @@ class OptimConfig(ConfigSection):
     by_criterion: bool = False
     std_floor: Annotated[float, Field(ge=0.0)] | Literal["judge"] = "judge"
     pairwise_accuracy: (
-        Annotated[float, Field(gt=0.0)] | Annotated[tuple[tuple[float, Share], ...], Field(min_length=1)] | None
+        Annotated[float, Field(gt=0.0)] | Annotated[tuple[tuple[float, UnitInterval], ...], Field(min_length=1)] | None
     ) = None
-    credit: Share = 0.0
+    credit: UnitInterval = 0.0
     surrogate: Literal["clip", "cispo"] = "clip"
     ratio: Literal["token", "completion_mean", "completion"] = "token"
     aggregate: Literal["tokens", "completions", "constant"] = "tokens"

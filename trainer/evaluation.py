@@ -1,4 +1,4 @@
-"""One evaluation: completions of held-out prompts, their scores and measures, and the estimates."""
+"""Evaluations on held-out prompts: their schedule, completions, scores and estimates, and the baselines."""
 
 import json
 import math

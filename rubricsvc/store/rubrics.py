@@ -1,6 +1,6 @@
 """Rubrics: named, versioned, never changed. Identical content under a name is the same version.
 
-The state of a version's review (`reviews`) decides what its name refers to: the newest approved version.
+The state of a version's review (`services.versions`) decides what its name refers to: the newest approved version.
 """
 
 from collections import Counter, defaultdict
