@@ -30,8 +30,8 @@ from rubricsvc.core.reward import FormulaError, Reward, check_formula, reward_or
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
-from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.base import every_row
+from rubricsvc.schemas.jobs import Item, NewRewards
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService, open_database
 from rubricsvc.settings import get_settings

@@ -34,7 +34,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
 from rubricsvc.formats import Record, load
-from rubricsvc.schemas import StoredJudge
+from rubricsvc.schemas.judges import StoredJudge
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.local import LocalService

@@ -38,8 +38,8 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.lint import lint
 from rubricsvc.lint.duplicates import near_duplicates
-from rubricsvc.schemas import NewItem, NewJob, StoredJob
 from rubricsvc.schemas.base import every_row
+from rubricsvc.schemas.jobs import NewItem, NewJob, StoredJob
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.criteria import mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints

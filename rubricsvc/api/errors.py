@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
-from rubricsvc.schemas import ErrorBody, Problem
+from rubricsvc.schemas.base import ErrorBody, Problem
 from rubricsvc.store.session import AWAY
 
 log = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.errors import UnavailableError
 from rubricsvc.graders.model import GraderRun
-from rubricsvc.schemas import Wire
+from rubricsvc.schemas.base import Wire
 from rubricsvc.services import graders as grading
 
 NO_WORKER_SECONDS = 30.0  # seconds that a run waits for a worker, which may be starting

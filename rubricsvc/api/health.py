@@ -10,7 +10,7 @@ from rubricsvc.api.auth import authenticate
 from rubricsvc.api.errors import error_responses
 from rubricsvc.broker import check_broker
 from rubricsvc.errors import UnavailableError
-from rubricsvc.schemas import Alive, Ready
+from rubricsvc.schemas.base import Alive, Ready
 from rubricsvc.store import leases
 from rubricsvc.store.session import see_ready
 

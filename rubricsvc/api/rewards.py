@@ -14,7 +14,7 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.queries import RewardsQuery
-from rubricsvc.schemas import NewRewards, Rewards
+from rubricsvc.schemas.jobs import NewRewards, Rewards
 from rubricsvc.services.jobs import OPEN, rewards_of, submit_rewards, unfinished
 from rubricsvc.services.local import LocalService
 from rubricsvc.store.session import Database

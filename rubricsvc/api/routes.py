@@ -23,8 +23,7 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.client import nouns
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import ImportQuery, ReportQuery
-from rubricsvc.schemas import ImportedFile, Page
-from rubricsvc.schemas.base import Attribute
+from rubricsvc.schemas.base import Attribute, ImportedFile, Page
 from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs

@@ -26,8 +26,8 @@ from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.lint import CHECKED, SEVERITIES, Finding, Placed, Severity, by_rule, lint, rules_of
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.base import every_row, request
+from rubricsvc.schemas.rubrics import NewGeneration
 from workers import checks
 from workers.authoring.gate import OFF_TOPIC, contradictions, proposals
 from workers.engines.base import Engine

@@ -12,7 +12,7 @@ from pathlib import Path
 from rubricsvc.cli.models import served_models
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, counted, exit_with, print_json, show
 from rubricsvc.errors import RubricsvcError, UnavailableError
-from rubricsvc.schemas import StoredJudge
+from rubricsvc.schemas.judges import StoredJudge
 from rubricsvc.services.local import LocalService, open_database, sqlite_file
 from rubricsvc.settings import read_settings
 from workers.checks.sandbox.runner import ready

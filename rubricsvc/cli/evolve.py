@@ -10,7 +10,7 @@ from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, 
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
 from rubricsvc.errors import needs_extra
 from rubricsvc.queries import EvolutionFilters
-from rubricsvc.schemas import StoredJob
+from rubricsvc.schemas.jobs import StoredJob
 from rubricsvc.services.local import LocalService
 
 app = group("Evolutions: rubrics that labels or training runs improve.")

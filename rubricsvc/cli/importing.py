@@ -17,8 +17,8 @@ from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import FORMATS, InputFile, Record, stream
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import ImportedFile, StoredRubric
-from rubricsvc.schemas.base import every_row
+from rubricsvc.schemas.base import ImportedFile, every_row
+from rubricsvc.schemas.rubrics import StoredRubric
 
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]

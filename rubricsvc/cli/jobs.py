@@ -15,8 +15,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.writing import write_text
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
-from rubricsvc.schemas import NewItem, NewJob, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import ExportFormat, ExportQuery
+from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, NewItem, NewJob, RetryRequest, StoredJob
 from rubricsvc.waiting import no_worker
 
 app = output.group("Jobs: completions to score, rubrics to generate.")

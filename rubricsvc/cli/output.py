@@ -129,7 +129,7 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
     """
     from pydantic import TypeAdapter
 
-    from rubricsvc.schemas import Page
+    from rubricsvc.schemas.base import Page
 
     is_list = isinstance(data, Page | Iterator | list | tuple)
     records: list[dict[str, Any]] = []

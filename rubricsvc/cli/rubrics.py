@@ -20,8 +20,8 @@ from rubricsvc.core.states import APPROVED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.formats import writing
 from rubricsvc.queries import ALL, MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
-from rubricsvc.schemas import NewReview
 from rubricsvc.schemas.base import every_row
+from rubricsvc.schemas.rubrics import NewReview
 from rubricsvc.services.versions import STEPS, changes
 
 app = output.group("Rubrics: weighted criteria for completions.")

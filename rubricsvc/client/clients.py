@@ -18,8 +18,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
-from rubricsvc.schemas import Item, NewRewards, Page
-from rubricsvc.schemas.base import every_row, request
+from rubricsvc.schemas.base import Page, every_row, request
+from rubricsvc.schemas.jobs import Item, NewRewards
 from rubricsvc.settings import get_settings, secret
 from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress
 

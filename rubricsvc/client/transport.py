@@ -23,8 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
-from rubricsvc.schemas import ErrorBody
-from rubricsvc.schemas.base import Method, MethodOf, request
+from rubricsvc.schemas.base import ErrorBody, Method, MethodOf, request
 from rubricsvc.waiting import retry_after_s
 
 if TYPE_CHECKING:

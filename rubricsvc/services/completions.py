@@ -7,12 +7,12 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from rubricsvc import schemas
 from rubricsvc.core.judge import JudgedCompletion
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import AgreementQuery, CompletionFilters, LabelFilters, LabelledFilters, Paging, VerdictFilters
-from rubricsvc.schemas.base import takes
+from rubricsvc.schemas import completions as wire
+from rubricsvc.schemas.base import Page, StoredIds, takes
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.stats.reports import AgreementReport
 from rubricsvc.store import completions, jobs, labels, rubrics
@@ -27,37 +27,37 @@ class Completions(Deletable):
 
     db: Database
 
-    @takes(schemas.NewCompletions)
-    def add(self, new: schemas.NewCompletions) -> schemas.StoredIds:
+    @takes(wire.NewCompletions)
+    def add(self, new: wire.NewCompletions) -> StoredIds:
         """Store completions of one or several prompts. Identical content for a prompt is stored once."""
         return self._store(new, completions.add_many)
 
-    @takes(schemas.NewCompletions)
-    def add_samples(self, new: schemas.NewCompletions) -> schemas.StoredIds:
+    @takes(wire.NewCompletions)
+    def add_samples(self, new: wire.NewCompletions) -> StoredIds:
         """Store samples, but for those whose policy and sampling, with the number, a completion of the prompt has."""
         return self._store(new, completions.add_samples)
 
     def _store(
-        self, new: schemas.NewCompletions, add: Callable[[Session, list[tuple[int, Completion]]], list[int]]
-    ) -> schemas.StoredIds:
+        self, new: wire.NewCompletions, add: Callable[[Session, list[tuple[int, Completion]]], list[int]]
+    ) -> StoredIds:
         with self.db.write() as session:
             for prompt_id in {item.prompt_id for item in new.completions}:
                 completions.get_prompt(session, prompt_id)
             pairs = [(item.prompt_id, item.completion) for item in new.completions]
-            return schemas.StoredIds(ids=tuple(add(session, pairs)))
+            return StoredIds(ids=tuple(add(session, pairs)))
 
     @takes(CompletionFilters)
-    def page(self, query: CompletionFilters) -> schemas.Page[schemas.StoredCompletion]:
+    def page(self, query: CompletionFilters) -> Page[wire.StoredCompletion]:
         """List completions, oldest first."""
         with self.db.read() as session:
             own = None if query.prompt_id is None else completions.get_prompt(session, query.prompt_id).id
             rows = page_of(session, CompletionRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
-            return schemas.Page.cut([schemas.StoredCompletion.of(row) for row in rows], query.limit)
+            return Page.cut([wire.StoredCompletion.of(row) for row in rows], query.limit)
 
-    def get(self, completion_id: int) -> schemas.StoredCompletion:
+    def get(self, completion_id: int) -> wire.StoredCompletion:
         """Get a completion."""
         with self.db.read() as session:
-            return schemas.StoredCompletion.of(completions.get(session, completion_id))
+            return wire.StoredCompletion.of(completions.get(session, completion_id))
 
 
 @dataclass(eq=False)
@@ -67,13 +67,13 @@ class Verdicts:
     db: Database
 
     @takes(VerdictFilters)
-    def page(self, query: VerdictFilters) -> schemas.Page[schemas.StoredVerdict]:
+    def page(self, query: VerdictFilters) -> Page[wire.StoredVerdict]:
         """List verdicts, oldest first. Filter by job, completion or outcome."""
         with self.db.read() as session:
             if query.job_id is not None:
                 jobs.get(session, query.job_id)  # raises NotFoundError
             rows = completions.verdict_page(session, **query.model_dump() | {"limit": query.limit + 1})
-            return schemas.Page.cut([schemas.StoredVerdict.of(row) for row in rows], query.limit)
+            return Page.cut([wire.StoredVerdict.of(row) for row in rows], query.limit)
 
 
 @dataclass(eq=False)
@@ -82,16 +82,16 @@ class Labels(Deletable):
 
     db: Database
 
-    @takes(schemas.NewLabels)
-    def add(self, new: schemas.NewLabels) -> schemas.StoredIds:
+    @takes(wire.NewLabels)
+    def add(self, new: wire.NewLabels) -> StoredIds:
         """Store labels. 409 if the annotator has a different label there, unless ``replace`` is true."""
         with self.db.write() as session:
             rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.labels}}
             rows = ((item.completion_id, rubric_ids[item.rubric], item.label) for item in new.labels)
-            return schemas.StoredIds(ids=tuple(labels.add_many(session, rows, replace=new.replace)))
+            return StoredIds(ids=tuple(labels.add_many(session, rows, replace=new.replace)))
 
     @takes(LabelFilters)
-    def page(self, query: LabelFilters) -> schemas.Page[schemas.StoredLabel]:
+    def page(self, query: LabelFilters) -> Page[wire.StoredLabel]:
         """List labels, oldest first. Filter by completion, rubric version, annotator or job."""
         with self.db.read() as session:
             if query.completion_id is not None:
@@ -101,7 +101,7 @@ class Labels(Deletable):
             version = None if query.rubric_id is None else rubrics.get(session, query.rubric_id).id
             rows = labels.page(session, **query.model_dump() | {"rubric_id": version, "limit": query.limit + 1})
             found = [
-                schemas.StoredLabel.of(
+                wire.StoredLabel.of(
                     row,
                     rubric=row.rubric.ref,
                     prompt_digest=row.completion.prompt.digest,
@@ -110,7 +110,7 @@ class Labels(Deletable):
                 )
                 for row in rows
             ]
-            return schemas.Page.cut(found, query.limit)
+            return Page.cut(found, query.limit)
 
     @takes(AgreementQuery)
     def agreement(self, query: AgreementQuery) -> AgreementReport:
@@ -126,7 +126,7 @@ class Labels(Deletable):
         return found
 
     @takes(LabelledFilters)
-    def completions(self, query: LabelledFilters) -> schemas.Page[JudgedCompletion]:
+    def completions(self, query: LabelledFilters) -> Page[JudgedCompletion]:
         """List labelled completions with their labels under each rubric version.
 
         A label counts for its question: with a ``rubric``, labels on its other versions are listed where it asks the
@@ -167,7 +167,7 @@ class Labels(Deletable):
                         left_out=left_out,
                     )
                 )
-            return schemas.Page(data=tuple(found), next=following)
+            return Page(data=tuple(found), next=following)
 
 
 @dataclass(eq=False)
@@ -176,20 +176,20 @@ class Prompts(Deletable):
 
     db: Database
 
-    @takes(schemas.NewPrompt)
-    def add(self, new: schemas.NewPrompt) -> schemas.StoredPrompt:
+    @takes(wire.NewPrompt)
+    def add(self, new: wire.NewPrompt) -> wire.StoredPrompt:
         """Store a prompt. Identical content is stored once."""
         with self.db.write() as session:
-            return schemas.StoredPrompt.of(completions.add_prompt(session, new.prompt, new.external_id))
+            return wire.StoredPrompt.of(completions.add_prompt(session, new.prompt, new.external_id))
 
     @takes(Paging)
-    def page(self, query: Paging) -> schemas.Page[schemas.StoredPrompt]:
+    def page(self, query: Paging) -> Page[wire.StoredPrompt]:
         """List prompts, oldest first."""
         with self.db.read() as session:
             rows = page_of(session, PromptRow, query.after, query.limit + 1)
-            return schemas.Page.cut([schemas.StoredPrompt.of(row) for row in rows], query.limit)
+            return Page.cut([wire.StoredPrompt.of(row) for row in rows], query.limit)
 
-    def get(self, ref: int | str) -> schemas.StoredPrompt:
+    def get(self, ref: int | str) -> wire.StoredPrompt:
         """Get a prompt by id or external id."""
         with self.db.read() as session:
-            return schemas.StoredPrompt.of(completions.get_prompt(session, ref))
+            return wire.StoredPrompt.of(completions.get_prompt(session, ref))

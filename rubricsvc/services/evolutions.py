@@ -14,8 +14,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.states import BY_PEOPLE, EVOLVED
 from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.queries import EvolutionFilters
-from rubricsvc.schemas import Page
-from rubricsvc.schemas.base import MAX_BATCH, takes
+from rubricsvc.schemas.base import MAX_BATCH, Page, takes
 from rubricsvc.services import lazy
 from rubricsvc.services.versions import Edit, add_named, add_version
 from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics

@@ -20,8 +20,7 @@ from rubricsvc.formats import InputFile, Record
 from rubricsvc.formats.documents import with_criteria
 from rubricsvc.formats.record import SHEET, FileErrors, LabelLine, file_error, kind_of, read_completion, read_label
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import ImportedFile
-from rubricsvc.schemas.base import takes
+from rubricsvc.schemas.base import ImportedFile, takes
 from rubricsvc.services import lazy
 from rubricsvc.services.versions import Addition, Edit, add_version, add_versions
 from rubricsvc.store import completions, labels, rubrics

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from rubricsvc import schemas
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -28,9 +27,8 @@ from rubricsvc.errors import (
     cut,
 )
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ItemFilters, JobFilters, JobQuery, RescoreQuery, RewardsQuery
-from rubricsvc.schemas import Item, NewJob, NewRewards, Page, RetriedJob, RetryRequest, StoredJob
-from rubricsvc.schemas.base import takes
-from rubricsvc.schemas.jobs import BestOfN, Export, ExportQuery, JobComparison, JobProgress, JobSummary
+from rubricsvc.schemas import jobs as wire
+from rubricsvc.schemas.base import Page, takes
 from rubricsvc.services import best_of_n, comparing, exporting, lazy
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_named
@@ -44,7 +42,7 @@ from rubricsvc.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 ItemKey = tuple[int, int]  # completion id and rubric id: a job holds each pair once
 
 
-def select(session: Session, new: NewJob) -> tuple[list[ItemKey], int]:
+def select(session: Session, new: wire.NewJob) -> tuple[list[ItemKey], int]:
     """Pair completions with rubrics: those of ``new.items``, of ``new.completions``, or all stored ones.
 
     Without ``new.rubric`` a completion has the one that its item names, or the newest approved versions of all rubrics
@@ -194,7 +192,7 @@ def _counts(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in numbers.items())
 
 
-def hints(job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
+def hints(job: JobRow, judge: Judge | None, progress: wire.JobProgress, summary: wire.JobSummary) -> Iterator[str]:
     """Yield a line for whatever of a job needs attention, with the command that helps."""
     exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
     if exhausted or lost:
@@ -239,8 +237,8 @@ class Jobs(Deletable):
     db: Database
     on_machine: bool = True
 
-    @takes(NewJob)
-    def submit(self, new: NewJob) -> StoredJob:
+    @takes(wire.NewJob)
+    def submit(self, new: wire.NewJob) -> wire.StoredJob:
         """Submit completions for scoring. The same key, or without one the same judge and items, give the same job.
 
         404 if the judge, a rubric or a completion is unknown; 409 if a rubric is not approved, and ``allow_drafts`` is
@@ -266,7 +264,7 @@ class Jobs(Deletable):
         return self._load(job.id, is_new, tuple(notes))
 
     @takes(JobQuery)
-    def get(self, job_id: int, query: JobQuery) -> StoredJob:
+    def get(self, job_id: int, query: JobQuery) -> wire.StoredJob:
         """Get a job with its progress, and with its summary once it is finished."""
         return self._load(job_id, summary=query.summary)
 
@@ -276,7 +274,7 @@ class Jobs(Deletable):
         timeout: float | None = WAIT_SECONDS,
         on_progress: OnProgress | None = None,
         notify: Notify = log.warning,
-    ) -> StoredJob:
+    ) -> wire.StoredJob:
         """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
 
         It is a TimeoutError if the job, which goes on, is not finished after ``timeout`` seconds (None: no limit), and
@@ -293,39 +291,39 @@ class Jobs(Deletable):
             time.sleep(delay)
 
     @takes(JobFilters)
-    def page(self, query: JobFilters) -> Page[StoredJob]:
+    def page(self, query: JobFilters) -> Page[wire.StoredJob]:
         """List jobs, oldest first, with their progress."""
         with self.db.read() as session:
             rows = page_of(session, JobRow, query.after, query.limit + 1, status=query.status)
             progress = jobs.progress_of(session, [row.id for row in rows])
-            found = [StoredJob.of(row, judge=row.judge.name, progress=progress[row.id]) for row in rows]
+            found = [wire.StoredJob.of(row, judge=row.judge.name, progress=progress[row.id]) for row in rows]
             return Page.cut(found, query.limit)
 
     @takes(ItemFilters)
-    def items(self, job_id: int, query: ItemFilters) -> Page[Item]:
+    def items(self, job_id: int, query: ItemFilters) -> Page[wire.Item]:
         """List items: one reward per completion, with its verdicts; or one rubric per prompt."""
         selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1, "text_chars": 200}
         with self.db.read() as session:
             jobs.get(session, job_id)
             rows = jobs.rewards(session, job_id, **selection)
             by_item = verdicts_of_items(session, [row.id for row in rows]) if query.verdicts else {}
-        found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
+        found = [wire.Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)
 
     @takes(CompareQuery)
-    def compare(self, a: int, query: CompareQuery) -> JobComparison:
+    def compare(self, a: int, query: CompareQuery) -> wire.JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         with self.db.read() as session:
             return comparing.compare(session, a, query)
 
     @takes(BestOfNQuery)
-    def best_of_n(self, query: BestOfNQuery) -> BestOfN:
+    def best_of_n(self, query: BestOfNQuery) -> wire.BestOfN:
         """Estimate what the best of n stored samples is worth by a gold score, if judges choose it by their rewards."""
         with self.db.read() as session:
             return best_of_n.best_of_n(session, query)
 
-    @takes(ExportQuery)
-    def export(self, job_id: int, query: ExportQuery) -> Export:
+    @takes(wire.ExportQuery)
+    def export(self, job_id: int, query: wire.ExportQuery) -> wire.Export:
         """Read a page of the rewards and verdicts with their texts, or of examples for TRL's trainers."""
         with self.db.read() as session:
             return exporting.export(session, job_id, query)
@@ -337,14 +335,14 @@ class Jobs(Deletable):
 
         return render_job(read_results(self.db, job_id, extremes=completions))
 
-    def cancel(self, job_id: int) -> StoredJob:
+    def cancel(self, job_id: int) -> wire.StoredJob:
         """Cancel a job. Scored items keep their rewards."""
         with self.db.write() as session:
             jobs.cancel(session, job_id)
         return self._load(job_id)
 
     @takes(RescoreQuery)
-    def rescore(self, job_id: int, query: RescoreQuery) -> StoredJob:
+    def rescore(self, job_id: int, query: RescoreQuery) -> wire.StoredJob:
         """Score a job's completions under the newest approved version of its rubrics, as a new job.
 
         Stored verdicts are reused: after a change of weights or of ``min_coverage`` no judge is asked.
@@ -357,23 +355,23 @@ class Jobs(Deletable):
             lazy.complete_answered(self.db, job.id)
         return self._load(job.id, is_new=is_new)
 
-    @takes(RetryRequest)
-    def retry(self, job_id: int, query: RetryRequest) -> RetriedJob:
+    @takes(wire.RetryRequest)
+    def retry(self, job_id: int, query: wire.RetryRequest) -> wire.RetriedJob:
         """Score failed and cancelled items again. Scored verdicts are kept and not asked again."""
         with self.db.write() as session:
             _ = jobs.get(session, job_id).judge.value  # an invalid judge raises before an item is reopened
             reopened = jobs.retry(session, job_id, budget=query.budget)
-        return RetriedJob(reopened=reopened, job=self._load(job_id))
+        return wire.RetriedJob(reopened=reopened, job=self._load(job_id))
 
     def _load(
         self, job_id: int, is_new: bool = False, notes: tuple[str, ...] = (), *, summary: bool = False
-    ) -> StoredJob:
+    ) -> wire.StoredJob:
         """Return a job with its progress. A summary reads every verdict: not inside a write transaction."""
         with self.db.read() as session:
             job = jobs.get(session, job_id)
             results = jobs.summary(session, job_id) if summary or job.finished_at else None
             progress = jobs.progress(session, job_id)
-            return StoredJob.of(
+            return wire.StoredJob.of(
                 job,
                 judge=job.judge.name,
                 workers=None if job.finished_at else leases.running_workers(session),
@@ -395,8 +393,8 @@ class Rewards:
     db: Database
     edit: Edit
 
-    @takes(NewRewards)
-    def submit(self, new: NewRewards) -> schemas.Rewards:
+    @takes(wire.NewRewards)
+    def submit(self, new: wire.NewRewards) -> wire.Rewards:
         """Store what is new of a batch, submit it as one job, and wait ``timeout`` seconds for it.
 
         The same completion of a prompt twice is one item. A rubric that is stored for a prompt, or for any, is used
@@ -406,18 +404,18 @@ class Rewards:
         return rewards_of(keys, self.get(job_id, timeout=new.timeout))
 
     @takes(RewardsQuery)
-    def get(self, job_id: int, query: RewardsQuery) -> schemas.Rewards:
+    def get(self, job_id: int, query: RewardsQuery) -> wire.Rewards:
         """Get the rewards of a job by item id, after at most ``timeout`` seconds of waiting for its end."""
         if query.timeout:
             with suppress(TimeoutError):
                 Jobs(self.db).wait(job_id, query.timeout)
         with self.db.read() as session:
             job = jobs.scoring(session, job_id)
-            rewards = tuple(map(Item.model_validate, (row._asdict() for row in jobs.rewards(session, job_id))))
+            rewards = tuple(map(wire.Item.model_validate, (row._asdict() for row in jobs.rewards(session, job_id))))
             running = None if job.finished_at else leases.running_workers(session)
-            return schemas.Rewards.of(job, job_id=job_id, judge=job.judge.name, workers=running, rewards=rewards)
+            return wire.Rewards.of(job, job_id=job_id, judge=job.judge.name, workers=running, rewards=rewards)
 
-    def _store(self, session: Session, new: NewRewards) -> list[ItemKey]:
+    def _store(self, session: Session, new: wire.NewRewards) -> list[ItemKey]:
         """Store what is new of a batch; return the item of each completion, in order."""
         named = zip_longest(new.prompts, new.prompt_names)
         added = completions.add_prompts(session, ((one, id_ or None) for one, id_ in named if isinstance(one, Prompt)))
@@ -455,7 +453,7 @@ class Rewards:
         stored = iter(completions.add_many(session, values))
         return [(next(stored) if id_ is None else id_, rubric_id) for id_, rubric_id in keys]
 
-    def _rubric(self, session: Session, new: NewRewards, at: int, prompt_id: int) -> RubricRow:
+    def _rubric(self, session: Session, new: wire.NewRewards, at: int, prompt_id: int) -> RubricRow:
         """Return the rubric that is given for a prompt, which is stored if it is new; or else the prompt's own."""
         if (given := new.rubrics[at] if new.rubrics else None) is None:
             if not (rows := rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)):
@@ -474,7 +472,7 @@ class Rewards:
         return add_named(session, given, self.edit, name, owner, origin="api")
 
 
-def submit_rewards(service: Rewards, new: NewRewards) -> tuple[int, list[ItemKey]]:
+def submit_rewards(service: Rewards, new: wire.NewRewards) -> tuple[int, list[ItemKey]]:
     """Do what `Rewards.submit` does, without a wait; return the job, and the item of each completion in order."""
     count, total = len(new.prompts), sum(map(len, new.completions))
     sizes = {"completions": (count,), "rubrics": (0, 1, count), "prompt_names": (0, count)}
@@ -498,7 +496,7 @@ def submit_rewards(service: Rewards, new: NewRewards) -> tuple[int, list[ItemKey
         return jobs.submit(session, judge_id=judge.id, items=keys, **options).id, keys
 
 
-def rewards_of(keys: Sequence[ItemKey], found: schemas.Rewards) -> schemas.Rewards:
+def rewards_of(keys: Sequence[ItemKey], found: wire.Rewards) -> wire.Rewards:
     """Return the rewards of these items of a job, in this order."""
     by_key = {(one.completion_id, one.rubric_id): one for one in found.rewards}
     if deleted := [id_ for id_, rubric_id in keys if (id_, rubric_id) not in by_key]:

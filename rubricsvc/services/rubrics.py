@@ -5,7 +5,6 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from rubricsvc import schemas
 from rubricsvc.collections import Collection
 from rubricsvc.core import rubric_analysis
 from rubricsvc.core.generation import Generation, Method, Provenance
@@ -14,7 +13,9 @@ from rubricsvc.core.states import FITTED, NOT_APPROVED
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut, needs_extra
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters, RubricQuery
-from rubricsvc.schemas.base import takes
+from rubricsvc.schemas import rubrics as wire
+from rubricsvc.schemas.base import Page, takes
+from rubricsvc.schemas.jobs import StoredJob
 from rubricsvc.services import lazy, versions
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.jobs import Jobs
@@ -37,8 +38,8 @@ class Rubrics(Deletable):
     edit: Edit = field(default_factory=Edit)
     collections_dir: Path | None = None
 
-    @takes(schemas.NewRubric)
-    def add(self, new: schemas.NewRubric) -> schemas.StoredRubric:
+    @takes(wire.NewRubric)
+    def add(self, new: wire.NewRubric) -> wire.StoredRubric:
         """Store a rubric as the next version of its name. Identical content under a name is the same version.
 
         409 if that version belongs to another prompt; or if the `parent` has been edited already: then the rubric is
@@ -53,10 +54,10 @@ class Rubrics(Deletable):
             why = rubrics.notes(session, [added.row.id]) if added.row.state in NOT_APPROVED else {}
         if added.conflict is not None:
             raise added.conflict
-        return schemas.StoredRubric.of(added.row, note=why.get(added.row.id))
+        return wire.StoredRubric.of(added.row, note=why.get(added.row.id))
 
-    @takes(schemas.NewGeneration)
-    def generate(self, new: schemas.NewGeneration) -> schemas.StoredJob:
+    @takes(wire.NewGeneration)
+    def generate(self, new: wire.NewGeneration) -> StoredJob:
         """Submit a job that generates a rubric for each prompt; its items have the versions once they are done.
 
         Without an Idempotency-Key the same judge, prompts and settings return the same job. 201 for a new job, 200 for
@@ -78,8 +79,8 @@ class Rubrics(Deletable):
             is_new = PUBLISHED in session.info
         return Jobs(self.db).get(job_id).model_copy(update={"is_new": is_new})
 
-    @takes(schemas.LintRequest)
-    def lint(self, new: schemas.LintRequest) -> schemas.LintReport:
+    @takes(wire.LintRequest)
+    def lint(self, new: wire.LintRequest) -> wire.LintReport:
         """Find faults of a rubric without a model: two questions in one criterion, near-duplicates, vague words.
 
         Nothing is stored. 422 if a rule is unknown, or the rubric is invalid.
@@ -87,15 +88,15 @@ class Rubrics(Deletable):
         lazy.check_rubric(new.rubric)
         rules = rules_of(new.rules, new.ignore, new.severity)
         findings = lint(new.rubric, new.prompt, rules=rules, empty_value=lazy.value_of_empty)
-        return schemas.LintReport(findings=tuple(findings))
+        return wire.LintReport(findings=tuple(findings))
 
     @takes(RubricFilters)
-    def page(self, query: RubricFilters) -> schemas.Page[schemas.StoredRubric]:
+    def page(self, query: RubricFilters) -> Page[wire.StoredRubric]:
         """List rubric versions, oldest first."""
         with self.db.read() as session:
             own = None if query.prompt_id is None else completions.get_prompt(session, query.prompt_id).id
             rows = page_of(session, RubricRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
-            return schemas.Page.cut([schemas.StoredRubric.of(row) for row in rows], query.limit)
+            return Page.cut([wire.StoredRubric.of(row) for row in rows], query.limit)
 
     @takes(AnalysisQuery)
     def analyse(self, ref: int | str, query: AnalysisQuery) -> rubric_analysis.RubricAnalysis:
@@ -142,8 +143,8 @@ class Rubrics(Deletable):
             raise new.conflict
         return found.model_copy(update={"saved": new.row.ref})
 
-    @takes(schemas.NewReview)
-    def review(self, ref: int | str, new: schemas.NewReview) -> schemas.StoredRubric:
+    @takes(wire.NewReview)
+    def review(self, ref: int | str, new: wire.NewReview) -> wire.StoredRubric:
         """Submit, approve, reject or retire a version, or comment on it; by the name of the API key.
 
         A name means its only version that the action can start from. Doing the same again changes nothing. 409 if the
@@ -155,7 +156,7 @@ class Rubrics(Deletable):
             raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
         with self.db.write() as session:
             row, note = versions.review(session, ref, action, comment, self.edit)
-            return schemas.StoredRubric.of(row, note=note)
+            return wire.StoredRubric.of(row, note=note)
 
     def provenance(self, ref: int | str) -> Provenance:
         """Get where a generated version comes from: model, template, sampling, sources, reply, and the gate's findings.
@@ -169,7 +170,7 @@ class Rubrics(Deletable):
             return Provenance.model_validate(row.provenance)
 
     @takes(Paging)
-    def tests(self, ref: int | str, query: Paging) -> schemas.Page[schemas.StoredRubricTest]:
+    def tests(self, ref: int | str, query: Paging) -> Page[wire.StoredRubricTest]:
         """List the tests of a version by its own examples, oldest first, which `rubricsvc rubrics test` stored.
 
         A version with examples is approved only if the newest one that was measured passed. A name without an approved
@@ -178,10 +179,10 @@ class Rubrics(Deletable):
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=True)
             rows = page_of(session, RubricTestRow, query.after, query.limit + 1, rubric_id=row.id)
-            return schemas.Page.cut([schemas.StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
+            return Page.cut([wire.StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
 
     @takes(rubric_analysis.RubricTest)
-    def add_test(self, ref: int | str, test: rubric_analysis.RubricTest) -> schemas.StoredRubricTest:
+    def add_test(self, ref: int | str, test: rubric_analysis.RubricTest) -> wire.StoredRubricTest:
         """Store the result of a test of a version, with who posts it.
 
         422 if it is of a judge that is not stored, of other content, not of all that its examples expect, or passed
@@ -216,21 +217,19 @@ class Rubrics(Deletable):
             if not all(met):
                 raise InvalidError("a result passed that is not as its example expects", path="examples")
             stored = rubrics.add_test(session, row.id, test, by=self.edit.person)
-            return schemas.StoredRubricTest.of(stored, rubric=row.ref)
+            return wire.StoredRubricTest.of(stored, rubric=row.ref)
 
     @takes(Paging)
-    def history(self, ref: int | str, query: Paging) -> schemas.Page[schemas.RubricEvent]:
+    def history(self, ref: int | str, query: Paging) -> Page[wire.RubricEvent]:
         """List the steps of the review of a version, oldest first; of a name those of all its versions."""
         with self.db.read() as session:
             named = page_of(session, RubricRow, limit=None, name=str(ref))
             versions = {row.id: row for row in named or [rubrics.get(session, ref)]}
             rows = page_of(session, RubricEventRow, query.after, query.limit + 1, rubric_id={*versions})
-            return schemas.Page.cut(
-                [schemas.RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit
-            )
+            return Page.cut([wire.RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit)
 
     @takes(RubricQuery)
-    def get(self, ref: int | str, query: RubricQuery) -> schemas.StoredRubric:
+    def get(self, ref: int | str, query: RubricQuery) -> wire.StoredRubric:
         """Get a version by id, name (newest approved version), name@version, or at least 8 digits of its digest.
 
         409 if a name has no approved version.
@@ -238,7 +237,7 @@ class Rubrics(Deletable):
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=query.allow_drafts)
             why = rubrics.notes(session, [row.id]) if row.state in NOT_APPROVED else {}
-            return schemas.StoredRubric.of(row, note=why.get(row.id))
+            return wire.StoredRubric.of(row, note=why.get(row.id))
 
 
 _OPTIONS: dict[str, tuple[Method, str]] = {

@@ -13,9 +13,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
-from rubricsvc.schemas import Page
 from rubricsvc.schemas import runs as wire
-from rubricsvc.schemas.base import takes
+from rubricsvc.schemas.base import Page, takes
 from rubricsvc.services import lazy
 from rubricsvc.services.deletion import Deletable
 from rubricsvc.services.versions import Edit, add_named

@@ -17,7 +17,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnauthorizedError
-from rubricsvc.schemas import NewRewards, StoredJob
+from rubricsvc.schemas.jobs import NewRewards, StoredJob
 from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable

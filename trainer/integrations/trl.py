@@ -22,7 +22,7 @@ from rubricsvc.client.nouns import Judges, Prompts
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, at_path, cut
-from rubricsvc.schemas import Item, StoredJob
+from rubricsvc.schemas.jobs import Item, StoredJob
 from trainer.integrations.chats import Chat, completion_of, prompt_of
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from rubricsvc.schemas import NewCompletion, StoredCompletion
+from rubricsvc.schemas.completions import NewCompletion, StoredCompletion
 from rubricsvc.store.session import name_of
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 

@@ -23,21 +23,7 @@ from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
-from workers.judges import readout
-from workers.judges.calls import (
-    AskedCriterion,
-    JudgeCall,
-    JudgeTemplate,
-    ParsedReply,
-    ReplyError,
-    SharedPrompt,
-    TemplateWords,
-    TextTemplate,
-    join_notes,
-    object_schema,
-    parse_items,
-    sections,
-)
+from workers.judges import calls, readout
 
 VERSION = "7"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
@@ -46,16 +32,16 @@ _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
 
 
 @lru_cache
-def endings() -> tuple[dict[str, TextTemplate], str, TemplateWords]:
+def endings() -> tuple[dict[str, calls.TextTemplate], str, calls.TemplateWords]:
     """Return the forms of a reply that turns end with, the digest of their file, and the words of their example."""
     content = _FILE.read_bytes()
-    texts = {name: TextTemplate(body) for name, body in sections(content.decode()).items()}
-    return texts, sha256(content).hexdigest(), TemplateWords(texts["number"].text)
+    texts = {name: calls.TextTemplate(body) for name, body in calls.sections(content.decode()).items()}
+    return texts, sha256(content).hexdigest(), calls.TemplateWords(texts["number"].text)
 
 
 def build_call(
     criterion: Criterion, custom: CustomPrompt, judge: Judge, prompt: Prompt, completion: Completion
-) -> tuple[JudgeCall, JudgeTemplate, SharedPrompt]:
+) -> tuple[calls.JudgeCall, calls.JudgeTemplate, calls.SharedPrompt]:
     """Return the call of a criterion's custom prompt about one completion, with its template and first turn."""
     forms, digest, _ = endings()
     scale, levels, values = criterion.scale, custom.labels, tuple(float(one in custom.passing) for one in custom.labels)
@@ -73,8 +59,8 @@ def build_call(
         low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
         ending = forms["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
         result = {"type": "number", "minimum": low, "maximum": high}
-    step = object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
-    schema = object_schema({"steps": {"type": "array", "items": step}, "result": result}) if result else None
+    step = calls.object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
+    schema = calls.object_schema({"steps": {"type": "array", "items": step}, "result": result}) if result else None
     data = template_data(prompt, completion)
     filled = [(turn.role, clean(fill(turn.content, data))) for turn in custom.turns]
     messages = [(role, text.text) for role, text in filled]
@@ -88,13 +74,13 @@ def build_call(
         else:
             turns[-1] = f"{turns[-1]}\n\n{text}" if turns[-1] else text
     question = Question("", labels, schema=schema, turns=tuple(turns[1:]))
-    notes = join_notes(*(text.note for _, text in filled)) or ""
-    call = JudgeCall((AskedCriterion(criterion, criterion.key),), question, values, notes, levels)
-    template = JudgeTemplate("custom", digest, "\n\n".join(system), "", (), {})
-    return call, template, SharedPrompt(turns[0], "", completion.text, completion.text)
+    notes = calls.join_notes(*(text.note for _, text in filled)) or ""
+    call = calls.JudgeCall((calls.AskedCriterion(criterion, criterion.key),), question, values, notes, levels)
+    template = calls.JudgeTemplate("custom", digest, "\n\n".join(system), "", (), {})
+    return call, template, calls.SharedPrompt(turns[0], "", completion.text, completion.text)
 
 
-def parse(call: JudgeCall, text: str) -> dict[str, Any]:
+def parse(call: calls.JudgeCall, text: str) -> dict[str, Any]:
     """Return the verdict's value and rationale in a written reply."""
     result, steps = _result(text, call.levels)
     parts = [
@@ -103,16 +89,18 @@ def parse(call: JudgeCall, text: str) -> dict[str, Any]:
         for field, part in (step if isinstance(step, dict) else {"description": step}).items()
     ]
     if any(isinstance(part, str) and endings()[2].repeated_by(field, part) for field, part in parts):
-        raise ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
+        raise calls.ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
     try:
         value = _value(result, call)
     except ValueError as error:
-        raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
+        raise calls.ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
     texts = [": ".join(map(str, step.values())) if isinstance(step, dict) else str(step) for step in steps]
-    return {"value": value, "rationale": join_notes(str(result) if call.levels else "", "\n".join(texts))}
+    return {"value": value, "rationale": calls.join_notes(str(result) if call.levels else "", "\n".join(texts))}
 
 
-def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
+def verdicts(
+    call: calls.JudgeCall, parsed: calls.ParsedReply, judge: Judge, shown: calls.SharedPrompt
+) -> list[Verdict]:
     """Return the verdict on the criterion."""
     fields = {**parsed.content, **call.common_fields(parsed.reply, shown)}
     return [Verdict.scored(call.asked[0].criterion.key, **fields)]
@@ -131,12 +119,12 @@ def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, list[Any]]:
             raise ValueError("the reply's JSON object has no key 'result'")
         return [value]
 
-    (reply,) = parse_items(text, with_result, lambda one: ("the result", one["result"]))
+    (reply,) = calls.parse_items(text, with_result, lambda one: ("the result", one["result"]))
     steps = reply.get("steps")
     return reply["result"], steps if isinstance(steps, list) else []
 
 
-def _value(result: Any, call: JudgeCall) -> float:
+def _value(result: Any, call: calls.JudgeCall) -> float:
     """Return the value of a result; raise a ValueError where it is not a label, or not on the scale."""
     if call.levels:
         for label, passed in zip(call.levels, call.values, strict=True):

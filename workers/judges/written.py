@@ -28,22 +28,7 @@ from rubricsvc.core.validation_messages import error_text
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
-from workers.judges.calls import (
-    PAIR,
-    AskedCriterion,
-    JudgeCall,
-    JudgeTemplate,
-    ParsedReply,
-    ReplyError,
-    ReplyModel,
-    SharedPrompt,
-    join_notes,
-    json_objects,
-    load,
-    object_schema,
-    parse_items,
-    render_criterion,
-)
+from workers.judges import calls
 
 VERSION = "11"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
@@ -56,7 +41,7 @@ _STATED = re.compile(r"""verdict(?=\W*[:=])[^\w-]*+([^\n,;{}"'*`\\]+)""", re.IGN
 _QuoteList = BeforeValidator(lambda quotes: [quotes] if isinstance(quotes, str) else [] if quotes is None else quotes)
 
 
-class WrittenVerdict(ReplyModel):
+class WrittenVerdict(calls.ReplyModel):
     """What the judge must write about one criterion, in this order: the reasons come before the verdict."""
 
     criterion: str = ""
@@ -65,7 +50,7 @@ class WrittenVerdict(ReplyModel):
     verdict: bool | str | int | float
 
 
-def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
+def build_call(asked: Sequence[calls.AskedCriterion], template: calls.JudgeTemplate) -> calls.JudgeCall:
     """Return one call about these criteria."""
     criteria, schemas = [], []
     for one in asked:
@@ -81,7 +66,7 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
             labels = (f"- {json.dumps(name, ensure_ascii=False)}" for name in names)
             described = zip(labels, scale.levels, strict=True)
             levels = "\n".join(f"{label}: {level.text}" if level.text else label for label, level in described)
-        criteria.append(render_criterion(one, template, levels))
+        criteria.append(calls.render_criterion(one, template, levels))
         verdict: dict[str, Any] = {"enum": [*level_values(scale), CANNOT_TELL]}
         if isinstance(scale, Numeric):
             verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
@@ -91,19 +76,19 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
             "evidence": {"type": "array", "items": {"type": "string"}},
             "verdict": verdict,
         }
-        schemas.append(object_schema(fields))
+        schemas.append(calls.object_schema(fields))
     section, schema = "criterion", schemas[0]
     if len(asked) > 1:
         length = {"minItems": len(schemas), "maxItems": len(schemas)}
         section = "criteria"
-        schema = object_schema({"verdicts": {"type": "array", "items": {"anyOf": schemas}, **length}})
+        schema = calls.object_schema({"verdicts": {"type": "array", "items": {"anyOf": schemas}, **length}})
     ids = ", ".join(one.id for one in asked)
     text = template.fill(section, {"criteria": "\n\n".join(text.text for text in criteria), "ids": ids})
-    note = join_notes(*(text.note for text in criteria)) or ""
-    return JudgeCall(tuple(asked), Question(text, schema=schema), note=note)
+    note = calls.join_notes(*(text.note for text in criteria)) or ""
+    return calls.JudgeCall(tuple(asked), Question(text, schema=schema), note=note)
 
 
-def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
+def parse(call: calls.JudgeCall, text: str) -> dict[str, WrittenVerdict]:
     """Return the verdicts in the JSON object that ends a reply, by id; one without an id is that of the only criterion.
 
     A reply that is nothing but the list, or an object of verdicts by id, says the same. Where some are missing or
@@ -133,22 +118,22 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
             return entry["criterion"], entry["verdict"]
 
     given: dict[str, dict[str, Any]] = {}
-    for entry in parse_items(text, entries, claim):
+    for entry in calls.parse_items(text, entries, claim):
         id_ = entry["criterion"]
         if claim(given.setdefault(id_, entry)) != claim(entry):
-            raise ReplyError(Reason.CONTRADICTORY, f"the reply has two verdicts on {id_}")
-    own, decided = text.replace(json_objects(text)[-1][1], ""), [claim(entry)[1] for entry in given.values()]
+            raise calls.ReplyError(Reason.CONTRADICTORY, f"the reply has two verdicts on {id_}")
+    own, decided = text.replace(calls.json_objects(text)[-1][1], ""), [claim(entry)[1] for entry in given.values()]
     for stated in _STATED.finditer(own):  # an object of another form, or words; not those of a rationale
         word = stated[1].split(". ")[0]
         values = [value for id_ in given if (value := claim({"criterion": id_, "verdict": word})[1]) != word]
         if values and not any(value in decided for value in values) and stated[0] not in call.question.text:
-            raise ReplyError(Reason.CONTRADICTORY, f"the reply has another verdict, {word!r}, besides its last")
+            raise calls.ReplyError(Reason.CONTRADICTORY, f"the reply has another verdict, {word!r}, besides its last")
     missing = [id_ for id_ in scales if id_ not in given]
     content: dict[str, WrittenVerdict] = {}
     reason, wrong = Reason.WRONG_CRITERIA, f"asked {', '.join(scales)}; answered {', '.join(given) or 'none'}"
     errors = [wrong] if missing else []
     if missing and given.keys() - scales.keys():
-        raise ReplyError(reason, wrong)
+        raise calls.ReplyError(reason, wrong)
     for id_ in [id_ for id_ in scales if id_ in given]:
         try:
             content[id_] = WrittenVerdict.model_validate(given[id_])
@@ -159,13 +144,15 @@ def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
                 reason = Reason.UNPARSEABLE if isinstance(error, ValidationError) else Reason.OUT_OF_RANGE
             errors.append(f"{id_}: {error_text(error)}")
     if errors:
-        raise ReplyError(reason, "; ".join(errors), content, tuple(id_ for id_ in scales if id_ not in content))
+        raise calls.ReplyError(reason, "; ".join(errors), content, tuple(id_ for id_ in scales if id_ not in content))
     return content
 
 
-def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
+def verdicts(
+    call: calls.JudgeCall, parsed: calls.ParsedReply, judge: Judge, shown: calls.SharedPrompt
+) -> list[Verdict]:
     """Return one verdict for each criterion of the call; one without the words or quotes that it needs is failed."""
-    repeated, found = load(judge).words.repeated_by, []
+    repeated, found = calls.load(judge).words.repeated_by, []
     for one in call.asked:
         scale, written = one.criterion.scale, parsed.content[one.id]
         quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
@@ -175,7 +162,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
         ):
             fault = "the reply repeats the words of the judge's template"
         elif value is not None and judge.require_evidence:
-            positive = value != 0.5 if scale == PAIR else value > min(level_values(scale).values(), default=0.0)
+            positive = value != 0.5 if scale == calls.PAIR else value > min(level_values(scale).values(), default=0.0)
             reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
         fields = {"rationale": written.rationale, "evidence": quotes}
         if fault:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rubricsvc.api.app import create_app
-from rubricsvc.schemas import ErrorBody
+from rubricsvc.schemas.base import ErrorBody
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from tests.databases import KINDS, fresh_url

@@ -15,7 +15,7 @@ from rubricsvc.api.body import INLINE_BYTES
 from rubricsvc.api.errors import from_exception
 from rubricsvc.core import strict_json
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.schemas import MAX_BATCH
+from rubricsvc.schemas.base import MAX_BATCH
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
 from rubricsvc.store.session import Database, page_of

@@ -9,7 +9,7 @@ import pytest
 
 from rubricsvc.formats import InputFile, InvalidFileError, detect, input_file, load, mapping, record, stream
 from rubricsvc.formats.record import MAX_LISTED
-from rubricsvc.schemas import FileProblem
+from rubricsvc.schemas.base import FileProblem
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
 

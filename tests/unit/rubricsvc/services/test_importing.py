@@ -8,7 +8,7 @@ import pytest
 from rubricsvc.errors import ConflictError
 from rubricsvc.formats import InvalidFileError
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import ImportedFile
+from rubricsvc.schemas.base import ImportedFile
 from rubricsvc.services.importing import Imports
 from rubricsvc.store import labels
 from rubricsvc.store.session import Database

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
-from rubricsvc.schemas import NewItem, NewJob, StoredJob
+from rubricsvc.schemas.jobs import NewItem, NewJob, StoredJob
 from rubricsvc.services import job_results
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select

@@ -16,7 +16,7 @@ from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record
 from rubricsvc.formats.writing import plain
-from rubricsvc.schemas import NewItem, NewJob
+from rubricsvc.schemas.jobs import NewItem, NewJob
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs, select

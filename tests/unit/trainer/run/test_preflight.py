@@ -14,7 +14,7 @@ from rubricsvc.core.passport import UNTRAINED
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.formats.documents import load_passport
-from rubricsvc.schemas import StoredJudge
+from rubricsvc.schemas.judges import StoredJudge
 from rubricsvc.stats.intervals import rate
 from rubricsvc.stats.ranking import concordance, tau_b
 from trainer.config import OptimConfig, RunConfig
