@@ -163,7 +163,10 @@ def text_of(file: str) -> str:
 
 
 def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_key_env: str | None = None) -> Judge:
-    """Return the embedded judge, a judge at a URL, or a stored one."""
+    """Return the embedded judge, a judge at a URL, or a stored one.
+
+    Model, mode and key are those of a judge at a URL; a stored judge has its own.
+    """
     if judge == EMBEDDED:
         embedded = judge_from(EMBEDDED, model=EMBEDDED, mode=mode)
         describe_embedded([embedded])

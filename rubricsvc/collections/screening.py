@@ -7,10 +7,9 @@ rates of both.
 
 import re
 import tomllib
-import unicodedata
 from importlib.resources import files
 
-from rubricsvc.core.untrusted import clean
+from rubricsvc.core.untrusted import clean, nfkc
 
 _DATA = tomllib.loads(files("rubricsvc.collections").joinpath("screening.toml").read_text(encoding="utf-8"))
 _EITHER = "|".join(f"(?:{pattern})" for kind in _DATA["patterns"].values() for pattern in kind)
@@ -28,6 +27,6 @@ def addresses_model(text: str) -> str | None:
     if "role tokens" in cleaned.note:
         return "a role token"
     shown = "".join(chr(ord(one) - 0xE0000) if "\U000e0020" <= one <= "\U000e007e" else one for one in text)  # tags
-    both = (unicodedata.normalize("NFKC", one) for one in (cleaned.text, shown))
+    both = map(nfkc, (cleaned.text, shown))
     found = next(filter(None, map(_ADDRESS.search, both)), None)
     return " ".join(found[0].split()) if found else None

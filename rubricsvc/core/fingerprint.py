@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from unicodedata import normalize
 from zlib import crc32
+
+from rubricsvc.core.untrusted import nfkc
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
@@ -124,7 +125,7 @@ def sketch(text: str) -> tuple[int, ...]:
     Each hashes `ROWS` minima of one permutation (Li, Owen & Zhang 2012; Shrivastava & Li 2014) of the runs of its
     letters and digits, in Unicode's compatibility form and without regard to case.
     """
-    letters = "".join(filter(str.isalnum, normalize("NFKC", text).casefold())).encode("utf-8", "surrogatepass")
+    letters = "".join(filter(str.isalnum, nfkc(text).casefold())).encode("utf-8", "surrogatepass")
     hashes, count = {crc32(letters[n : n + RUN]) for n in range(max(1, len(letters) - RUN + 1))}, BANDS * ROWS
     minima = {one % count: one for one in sorted(hashes, reverse=True)}
     filled = [next(minima[one % count] for one in range(n, n + count) if one % count in minima) for n in range(count)]

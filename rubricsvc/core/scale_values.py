@@ -5,7 +5,6 @@ A change of what is read is one of `workers.judges.written`: raise its version.
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from contextlib import suppress
 
@@ -13,7 +12,7 @@ from pydantic import TypeAdapter
 
 from rubricsvc.core.base import UnitInterval
 from rubricsvc.core.rubric import Binary, Numeric, Scale
-from rubricsvc.core.untrusted import clean
+from rubricsvc.core.untrusted import clean, nfkc
 from rubricsvc.errors import InvalidError, cut
 
 CANNOT_TELL = "cannot_tell"
@@ -44,7 +43,7 @@ def written_value(scale: Scale | None, value: float | None) -> str:
 
 def _folded(name: str) -> str:
     """Return a level's name without case, separators, final punctuation, invisible characters, quotes and markup."""
-    text = unicodedata.normalize("NFKC", clean(name).text).replace("\u2212", "-").casefold()
+    text = nfkc(clean(name).text).replace("\u2212", "-").casefold()
     return _SEPARATORS.sub(" ", text.strip(_SURROUNDING).rstrip(_FINAL + _SURROUNDING)).strip()
 
 

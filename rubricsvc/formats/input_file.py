@@ -41,6 +41,7 @@ HEAD = 8192
 MAX_YAML = 1_000_000  # keys and values of a YAML document; a node of it takes a kilobyte of memory
 MAX_CELLS = 1_000_000  # of a sheet, which take a quarter of a minute
 ROWS = 1000  # rows of Parquet that are in memory
+_TOTALS = frozenset(("total", "total points", "sum", "summe", "gesamt", "insgesamt", "max points"))
 
 Document = tuple[Any, Location, list[FileProblem]]  # one record as plain data, where it is, and its errors as a text
 
@@ -513,6 +514,10 @@ class InputFile:
         above, filled = dict[str, Any](), list[set[str]]()
         for entry in entries:
             if entry.is_csv:
+                if str(entry.data.get("criterion")).strip(" :").casefold() in _TOTALS:
+                    entry.add("ignored", "a total is no criterion: the row is not read", note=True)
+                    self.errors.add(notes=entry.notes)
+                    continue
                 own, last = ({name: row[name] for name in by if name in row} for row in (entry.data, above))
                 if own.items() < last.items():
                     filled.append(above.keys() - entry.data.keys())

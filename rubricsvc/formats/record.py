@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import sha256
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -589,7 +589,8 @@ def kind_of(first: Any) -> str | None:
     ):
         return "labels"
     parts = {"prompt", "prompt_id"}, {"completion", "text", "messages"}
-    answers = all(first.keys() & names for names in parts)
+    is_chat = "messages" in first and first.keys() <= {*COMPLETION_FIELDS}
+    answers = is_chat or all(first.keys() & names for names in parts)
     if not answers and "value" in first and first.keys() & {"completion_id", "annotator", "outcome"}:
         return "labels"  # or verdicts
     of_truthfulqa = str(first.get("prompt")).rstrip().endswith(("\nTrue:", "\nHelpful:"))
@@ -599,8 +600,14 @@ def kind_of(first: Any) -> str | None:
 
 
 def read_completion(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tuple[CompletionLine, Location]]:
-    """Yield the completion; what is wrong with it is added to the entry."""
+    """Yield the completion; what is wrong with it is added to the entry.
+
+    Of messages without a prompt, those up to the last one of a user are the prompt.
+    """
     data = entry.mapping(COMPLETION_FIELDS)
+    if needs_prompt and isinstance(turns := data.get("messages"), list) and not data.keys() & {"prompt", "prompt_id"}:
+        asked = [n for n, one in enumerate(turns, 1) if isinstance(one, dict) and one.get("role") == "user"]
+        data |= {"prompt": turns[: asked[-1]], "messages": turns[asked[-1] :]} if asked else {}
     both = "prompt" in data and "prompt_id" in data
     if both or (needs_prompt and not data.keys() & {"prompt", "prompt_id"}):
         entry.add("missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
@@ -617,7 +624,12 @@ def read_completion(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tupl
     fields |= {"prompt": prompt_fields(entry, data)} if "prompt" in data else {}
     own = {name: "completion" for name in ("text", "messages") if "completion" in data}
     nested: dict[str, dict[str, str]] = {"prompt": {"messages": "prompt"}, "completion": own}
-    yield entry.build(CompletionLine, fields, nested=nested), entry.location
+    line = entry.build(CompletionLine, fields, nested=nested)
+    first = takewhile(lambda one: one.role != "assistant", line.completion.messages)
+    before = [one.content.strip() for one in first if one.role == "user"]
+    if line.prompt is not None and before and before[-1] != line.prompt.messages[-1].content.strip():
+        entry.note("prompt", "messages begin with another turn of a user than their prompt, which judges read")
+    yield line, entry.location
 
 
 class LabelLine(GivenLabel):

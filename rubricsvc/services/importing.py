@@ -17,8 +17,8 @@ from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record
+from rubricsvc.formats import record as files
 from rubricsvc.formats.documents import with_criteria
-from rubricsvc.formats.record import SHEET, FileErrors, LabelLine, file_error, kind_of, read_completion, read_label
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas.base import ImportedFile, takes
 from rubricsvc.services import lazy
@@ -56,7 +56,7 @@ class Imports:
         kind = query.format if query.format in (COMPLETIONS, LABELS) else None  # else records of any format
         first = source.first()  # before the transaction: a document is read whole, and others wait to write
         if query.format is None and source.mapping is None:
-            kind = found if query.noun in (None, found := kind_of(first)) else None
+            kind = found if query.noun in (None, found := files.kind_of(first)) else None
         with self.db.write() as session:
             importer = _Importer(session, source, query, edit, ImportedFile(file=source.name))
             if kind == LABELS:
@@ -79,7 +79,7 @@ class Imports:
     def content(self, content: bytes, query: ImportQuery) -> ImportedFile:
         """Import a file with this content, within limits."""
         limits: dict[str, Any] = {"max_values": MAX_VALUES, "max_records": MAX_CONTENT_RECORDS}
-        errors = FileErrors(limit=MAX_CONTENT_ERRORS)
+        errors = files.FileErrors(limit=MAX_CONTENT_ERRORS)
         return self.create(InputFile(query.name, stream=BytesIO(content), errors=errors, **limits), query)
 
 
@@ -160,7 +160,10 @@ class _Importer:
     def _prompt_id(self, prompt: Prompt, external_id: str | None) -> int:
         key = (prompt.digest, external_id)
         if key not in self._prompt_ids:
-            self._prompt_ids[key] = completions.add_prompt(self.session, prompt, external_id).id
+            row = completions.add_prompt(self.session, prompt, external_id)
+            self._prompt_ids[key] = row.id
+            if external_id not in (None, row.external_id):
+                self._note("existing", f"prompt {external_id!r} is stored as {row.external_id!r}, which exports name")
         self._used_prompts[self._prompt_ids[key]] = None
         return self._prompt_ids[key]
 
@@ -184,26 +187,40 @@ class _Importer:
         self.result.rubric_ids.append(row.id)
         return row.id
 
+    def _note(self, code: str, message: str) -> None:
+        self.file.errors.add(notes=[self.file.location.error(code, message)])
+
     def add_completions(self) -> None:
         """Add the completions of a file of completions."""
+        digests, empty = dict[tuple[int, str | None], str](), 0
         rows = self.file.filled_down(self.file.entries, ("prompt", "prompt_id"), Prompt.model_fields)
-        for batch in batched(self.file.parse(read_completion, rows)):
+        for batch in batched(self.file.parse(files.read_completion, rows)):
             new: list[tuple[int, Completion, int | None]] = []
             for line, location in batch:
-                ref = line.prompt_id or ""
-                if line.prompt is not None:
-                    prompt_id = self._prompt_id(line.prompt, None)
-                else:
-                    if ref not in self._prompt_refs:
-                        try:
-                            self._prompt_refs[ref] = completions.get_prompt(self.session, ref, as_in_file=True).id
-                        except (NotFoundError, InvalidError) as error:
-                            self.file.errors.add(location.error(error.code, f"{error}; {error.hint}", ("prompt_id",)))
-                            continue
-                    prompt_id = self._prompt_refs[ref]
+                if (prompt_id := self._prompt_of(line, location)) is None:
+                    continue
+                first = digests.setdefault((prompt_id, id_ := line.completion.id), line.completion.digest)
+                if id_ is not None and first != line.completion.digest:
+                    self._note("repeated", f"several completions of a prompt have the id {id_!r}; labels need another")
+                empty += not line.completion.text.strip()
                 if self.query.skip_invalid or not self.file.errors.count:
                     new.append((prompt_id, line.completion, None))
             self._store(new, [])
+        if empty:
+            self._note("empty", f"completions without an answer, which are scored as an empty text: {empty}")
+
+    def _prompt_of(self, line: files.CompletionLine, location: files.Location) -> int | None:
+        """Return the id of a completion's prompt; None where it is not found, which is an error of the file."""
+        ref = line.prompt_id or ""
+        if line.prompt is not None:
+            return self._prompt_id(line.prompt, None)
+        if ref not in self._prompt_refs:
+            try:
+                self._prompt_refs[ref] = completions.get_prompt(self.session, ref, as_in_file=True).id
+            except (NotFoundError, InvalidError) as error:
+                self.file.errors.add(location.error(error.code, f"{error}; {error.hint}", ("prompt_id",)))
+                return None
+        return self._prompt_refs[ref]
 
     def _store(
         self, new: Sequence[tuple[int, Completion, int | None]], marked: Sequence[tuple[int, int, Label]]
@@ -227,7 +244,7 @@ class _Importer:
             names = {name.strip().casefold(): one.key for one in row.value.criteria for name in (one.text, one.key)}
             return row.id, row.value, names
 
-        for line, location in self.file.parse(read_label, with_criteria(self.file, lambda ref: labelled(ref)[2])):
+        for line, location in self.file.parse(files.read_label, with_criteria(self.file, lambda ref: labelled(ref)[2])):
             try:
                 rubric_id, rubric, names = labelled(line.rubric)
                 if line.rubric_digest not in (None, rubric.digest):
@@ -237,9 +254,8 @@ class _Importer:
                 if (note := line.note_column) is not None:
                     key = {OVERALL: OVERALL, **names}.get(line.label.criterion.strip().casefold())
                     if key is None:
-                        if (column := line.label.criterion) not in (note, *SHEET):
-                            message = f"column {column!r} is not read: no criterion of {line.rubric!r}"
-                            self.file.errors.add(notes=[self.file.location.error("ignored", message)])
+                        if (column := line.label.criterion) not in (note, *files.SHEET):
+                            self._note("ignored", f"column {column!r} is not read: no criterion of {line.rubric!r}")
                         continue
                     update = {"criterion": key, "note": None if note in names else line.label.note}
                     given = line.model_copy(update={"label": line.label.model_copy(update=update)})
@@ -250,7 +266,7 @@ class _Importer:
                 self._hints = [error.hint] if isinstance(error, ConflictError) else self._hints
                 self.file.errors.add(location.error(error.code, str(error), (error.path,) if error.path else ()))
 
-    def _completion_of(self, line: LabelLine) -> int:
+    def _completion_of(self, line: files.LabelLine) -> int:
         """Return the id of the labelled completion.
 
         Raises:
@@ -298,7 +314,7 @@ class _Importer:
         ids |= {COMPLETIONS: result.completion_ids, LABELS: result.label_ids}
         if kind is not None and not ids[kind]:
             errors.raise_if_any("correct them: no line is valid")
-            raise file_error(self.file.location, "no_records", f"has no valid {kind}")
+            raise files.file_error(self.file.location, "no_records", f"has no valid {kind}")
         if self.query.noun == LABELS and not result.label_ids:
             hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
             what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"

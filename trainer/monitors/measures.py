@@ -15,6 +15,7 @@ from statistics import fmean
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.untrusted import nfkc
 from rubricsvc.core.verdict import Verdict
 from workers.checks import markdown
 from workers.checks.citations import report_citations
@@ -85,9 +86,7 @@ def measures(prompt: str, text: str) -> Mapping[str, float]:
     """
     found = words(text)
     plain, asked = (one.replace("’", "'").casefold() for one in (text, prompt))
-    scripts, asked_scripts = (
-        [_script(char) for char in unicodedata.normalize("NFKC", one) if char.isalpha()] for one in (text, prompt)
-    )
+    scripts, asked_scripts = ([_script(char) for char in nfkc(one) if char.isalpha()] for one in (text, prompt))
     other = sum(script not in asked_scripts for script in scripts)
     kinds = {token.type for token in markdown.tokens(text, inline=True)}
     shown = {

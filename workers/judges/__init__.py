@@ -132,8 +132,8 @@ class JudgePlan:
             fields = {"detail": join_notes(parsed.detail, shown.note, call.note), "raw": parsed.raw}
             return [Verdict.failed(asked.criterion.key, parsed.reason, **fields) for asked in call.asked]
         error, verdicts = parsed.error, list[Verdict]()
-        about = shown.completion if self.mode is custom_prompt else shown.text or shown.completion
-        if (error is None or error.content) and is_quoted(parsed.reply.text, about):
+        passages = [text for one in call.asked for text in one.criterion.passages or ()]
+        if (error is None or error.content) and is_quoted(parsed.reply.text, shown, passages):
             error = ReplyError(Reason.UNPARSEABLE, "the reply's verdict stands in what the judge was shown")
         if error is None:
             verdicts = self.mode.verdicts(call, parsed, self.judge, shown)

@@ -9,7 +9,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -27,7 +27,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.judge import Judge, Thinking
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
-from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean
+from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean, nfkc
 from rubricsvc.core.validation_messages import error_text
 from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError, cut
@@ -171,7 +171,7 @@ class TemplateWords:
 
 def _words(text: str) -> list[str]:
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", clean(text).text)
+        text = nfkc(clean(text).text)
     return [_DIGITS.get(word, word) for word in _WORD.findall(text.casefold())]
 
 
@@ -211,12 +211,20 @@ class SharedPrompt:
         note: What was cleaned out of the untrusted text.
         completion: The completion as the judge sees it.
         original: The completion as it was given.
+        quotable: What a verdict may be quoted from; by default the text.
     """
 
     text: str
     note: str
     completion: str
     original: str
+    quotable: str | None = None
+
+    @cached_property
+    def untrusted(self) -> tuple[str, str]:
+        """What a verdict may be quoted from: its letters and digits, and all of it without blanks."""
+        text = (self.text or self.completion) if self.quotable is None else self.quotable
+        return _letters(text), "".join(text.split())
 
     @cached_property
     def quotes(self) -> QuoteIndex:
@@ -577,24 +585,43 @@ def parse_items(
 
 
 _ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|[nrtbf])")
-_FIELD = re.compile(r"""[{}\[\]]|,(?=\s*["']?\w+["']?\s*:)""")  # what ends a field
 _LONG_FIELD = 12  # letters and digits, those of its name included
+_FORCED = ("criterion", "id", "evidence")  # fields that a schema may have added to what is quoted
+_DECIDING = ("verdict", "result", "score")  # alone they stand in texts about verdicts
 
 
-def is_quoted(text: str, shown: str) -> bool:
-    """Return whether the JSON object that ends a reply stands in what was shown: the judge quotes it.
+def is_quoted(text: str, shown: SharedPrompt, passages: Iterable[str] = ()) -> bool:
+    """Return whether the JSON object that ends a reply, or an entry of it, stands in what was shown: a quote.
 
-    So do its fields in any spelling where one of them is long: the judge may leave some out.
+    So do its fields in any spelling where a reason among them is long: the judge may leave some out, or add some.
     """
     with suppress(ValueError):
-        source = json_objects(text)[-1][1]
-        there, *fields = map(_letters, (shown, *_FIELD.split(source)))
-        same = max(map(len, fields)) >= _LONG_FIELD and all(field in there for field in fields)
-        return same or "".join(source.split()) in "".join(shown.split())
+        value, source = json_objects(text)[-1]
+        letters, unspaced = shown.untrusted
+        letters += "".join(map(_letters, passages))
+        entries = [one for many in value.values() if isinstance(many, list) for one in many if isinstance(one, dict)]
+        for entry in (value, *entries):
+            fields = list(_fields("", entry))
+            has_reason = any(len(text) >= _LONG_FIELD for name, text in fields if name not in _DECIDING)
+            if has_reason and all(text in letters for _, text in fields):
+                return True
+        return "".join(source.split()) in unspaced
     return False
 
 
-@lru_cache(maxsize=1024)
+def _fields(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of each field in a JSON value that is not empty, and the letters and digits of name and value."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if key not in _FORCED:
+                yield from _fields(key, one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _fields(name, one)
+    elif value not in ("", None):
+        yield name, _letters(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
+
+
 def _letters(text: str) -> str:
     plain = _ESCAPE.sub(lambda escape: chr(int(escape[1] or "20", 16)), unescape(unescape(text)))
     return "".join(_words(plain))

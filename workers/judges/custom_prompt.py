@@ -25,7 +25,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
 from workers.judges import calls, readout
 
-VERSION = "7"
+VERSION = "8"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
@@ -77,7 +77,7 @@ def build_call(
     notes = calls.join_notes(*(text.note for _, text in filled)) or ""
     call = calls.JudgeCall((calls.AskedCriterion(criterion, criterion.key),), question, values, notes, levels)
     template = calls.JudgeTemplate("custom", digest, "\n\n".join(system), "", (), {})
-    return call, template, calls.SharedPrompt(turns[0], "", completion.text, completion.text)
+    return call, template, calls.SharedPrompt(turns[0], "", completion.text, completion.text, completion.full_text)
 
 
 def parse(call: calls.JudgeCall, text: str) -> dict[str, Any]:

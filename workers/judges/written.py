@@ -30,7 +30,7 @@ from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges import calls
 
-VERSION = "11"
+VERSION = "12"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,8 @@ from workers.engines.base import Engine, PanelEngine
 from workers.engines.http.throttle import Throttle
 
 T = TypeVar("T")
+
+os.environ.setdefault("UV_THREADPOOL_SIZE", "64")  # of a process; a lookup of a host name waits in one of half of them
 
 IDLE_SECONDS = 600.0
 """Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and

@@ -68,14 +68,8 @@ STEADY = [0.9] * 40
 
 
 def test_tool_alarms_are_silent_without_a_sustained_fall() -> None:
-    for used in [
-        STEADY,
-        [0.1] * 40,
-        [at / 40 for at in range(40)],
-        [*[0.9] * 30, 0.0, *[0.9] * 9],
-        [0.5] * 40,
-        *([0.9] * size for size in range(3, 12)),
-    ]:
+    short, rising, once = ([0.9] * size for size in range(3, 12)), [at / 40 for at in range(40)], [*[0.9] * 30, 0.0]
+    for used in [STEADY, [0.1] * 40, rising, [*once, *[0.9] * 9], [0.5] * 40, *short]:
         assert tool_alarms(history(used, valid=[0.9] * len(used))) == []
 
 

@@ -67,19 +67,20 @@ def test_load_fills_down_as_in_merged_cells_and_says_so(path: Path) -> None:
     """A blank name and prompt are those above, unless the other differs: a rubric for any prompt stays one."""
     path.write_text(
         "\ufeffPrompt ;NAME;Rubric item;Weight [pts];Owner;Axis\r\nOne?;a;Says one;2,5;me;x\r\n;;Is kind;−1;;\r\n"
-        ";;Is short;;;y\r\nTwo?;b;Says two;1;;\r\nTwo?;;Is kind;1;;z\r\n;c;Is kind;1;;\r\n"
+        ";;Is short;;;y\r\nTwo?;b;Says two;1;;\r\nTwo?;;Is kind;1;;z\r\n;c;Is kind;1;;\r\n;;;;;\r\n;;Summe:;9;;\r\n"
     )
     records = load(path)
-    assert [(one.name, one.prompt and one.prompt.text) for one in records] == [
-        ("a", "One?"),
-        ("b", "Two?"),
-        ("c", None),
-    ]
+    named = [("a", "One?"), ("b", "Two?"), ("c", None)]
+    assert [(one.name, one.prompt and one.prompt.text) for one in records] == named
     weights = [[one.weight for one in record.rubric.criteria] for record in records if record.rubric]
     assert weights == [[2.5, -1.0, 1.0], [1.0, 1.0], [1.0]]
     groups = [["".join(one.group) for one in record.rubric.criteria] for record in records if record.rubric]
     assert groups == [["x", "x", "y"], ["", "z"], [""]]
-    assert [(note.code, note.message[-3:]) for note in records.notes] == [("filled", ": 3"), ("ignored", "ead")]
+    assert [(note.code, note.message[-3:]) for note in records.notes] == [
+        ("ignored", "ead"),
+        ("filled", ": 3"),
+        ("ignored", "ead"),
+    ]
 
 
 def test_csv_of_a_draft_carries_scale_and_check_and_stays_a_draft(db: Database, path: Path) -> None:

@@ -10,7 +10,7 @@ from rubricsvc.formats import InvalidFileError
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas.base import ImportedFile
 from rubricsvc.services.importing import Imports
-from rubricsvc.store import labels
+from rubricsvc.store import completions, labels
 from rubricsvc.store.session import Database
 
 RECORD = '{"id": "q", "prompt": "Q", "criteria": ["a"], "completions": ["b"], "labels": {"c1": {"ann": 1}}}\n'
@@ -40,6 +40,15 @@ def test_import_detects_completions_and_labels(db: Database, path: Path) -> None
     lines = '{"prompt_id": "q", "completion": "c", "policy": "p"}\n{"prompt_id": "q", "text": "b"}\n'
     result = run(db, path, lines)
     assert result.completion_ids == [2, 1]
+    chat = [{"role": role, "content": role} for role in ("system", "user", "assistant", "user", "assistant")]
+    other = {"prompt": "Q", "id": "i", "messages": chat[1:2]}
+    answers = ({"messages": [*chat[1:2], {"role": "assistant", "content": text}]} for text in ("a", ""))
+    result = run(db, path, "\n".join(map(json.dumps, ({"messages": chat}, *(other | one for one in answers)))))
+    assert [one.code for one in result.notes] == ["prompt", "repeated", "empty"]
+    with db.read() as session:
+        row = completions.get(session, result.completion_ids[0])
+        assert (len(row.prompt.value.messages), row.value.text) == (4, "assistant")
+    assert [one.code for one in run(db, path, RECORD.replace('"q"', '"r"', 1)).notes] == ["existing"]
     line = '{"completion_id": 2, "rubric": "q", "criterion": "c1", "annotator": "bob", "value": false}\n'
     assert run(db, path, line).new["labels"] == 1
     verdict = '{"criterion": "c", "text": "T", "weight": 2, "outcome": "scored", "value": 1.0}'
@@ -51,11 +60,8 @@ def test_import_detects_completions_and_labels(db: Database, path: Path) -> None
 
 def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Database, tmp_path: Path) -> None:
     """Values are words of a judge or numbers of the scale; an empty cell is no label, an unknown column a note."""
-    criteria = [
-        "Is kind.",
-        {"key": "clear", "text": "B", "scale": [1, 5]},
-        {"text": "C", "scale": {"poor": 0, "good": 1}},
-    ]
+    scaled = {"key": "clear", "text": "B", "scale": [1, 5]}, {"text": "C", "scale": {"poor": 0, "good": 1}}
+    criteria = ["Is kind.", *scaled]
     record = {"id": "q", "name": "r", "prompt": "Q", "criteria": criteria, "completions": ["b", "c"]}
     run(db, tmp_path / "r.jsonl", json.dumps(record))
     sheet = "Completion ID,Rubric,Answer,IS KIND.,clear,c3,Mood\n1,r,b,Yes,4 stars,Good,x\n2,r@1,c,not met,,null,\n"
@@ -63,13 +69,8 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
     assert result.new["labels"] == 5 and [one.code for one in result.notes] == ["ignored"] * 3
     with db.read() as session:
         values = [(row.label.criterion, row.label.annotator, row.label.value) for row in labels.page(session)]
-    assert values == [
-        ("c1", "eve", 1.0),
-        ("clear", "eve", 0.75),
-        ("c3", "eve", 1.0),
-        ("c1", "eve", 0.0),
-        ("c3", "eve", None),
-    ]
+    pairs = [("c1", 1.0), ("clear", 0.75), ("c3", 1.0), ("c1", 0.0), ("c3", None)]
+    assert values == [(key, "eve", value) for key, value in pairs]
     columns = ["accuracy", "comments", "response", "values"]
     named = record | {"name": "n", "criteria": [{"key": key, "text": key} for key in columns]}
     run(db, tmp_path / "n.jsonl", json.dumps(named))

@@ -100,19 +100,19 @@ JUDGES["cascade"] = Judge(
 )
 
 DIGESTS = {
-    "readout": ("5d535ced577f57c7", "bc5f2bee95763e45", "10b72b922432b6a7"),
-    "documents": ("5ad9c7c0115eff9c", "bf338957e72c74a9", "b84d4b67f3f076d3"),
-    "short": ("6e59d1199fa43497", "df8bd2e8d56cc8f6", "1d89cb045b6026ea"),
-    "calibrated": ("6c74fe19a4013758", "330ce774eb7f2bfe", "10b72b922432b6a7"),
-    "written": ("8ed89acf02ec3fac", "c2bbe69537ac6ef8", "bdf418098291bd9e"),
-    "samples": ("e30db12f4fb3118b", "17bd8644dd5f427e", "c77446659967265d"),
-    "pairwise": ("be7696d2b735f705", "b335c15b6032c4d7", "05687a6013606dd7"),
-    "pairwise_written": ("5395743d7b25ed7f", "882bf6793cce2f83", "62466cc90f13f219"),
-    "groupwise": ("93402b7894730621", "56f11f10186505b6", "1c24c25e58320427"),
-    "trajectory": ("2a2fadc14a136f74", "dbaa395d24a7acdf", "ab37560523ee3929"),
-    "trajectory_written": ("2674fbc571b2f38b", "2ce6f8cb3057bccc", "d04ce74a5412e2a4"),
-    "panel": ("7c2a45ea4fa162e9", "0ab159e5217524aa", "1200df9f94cda0b0"),
-    "cascade": ("3be1717d0b039f13", "b8c718b09823a086", "34ccc5428031afac"),
+    "readout": ("5d535ced577f57c7", "0ee100333b29e522", "10b72b922432b6a7"),
+    "documents": ("5ad9c7c0115eff9c", "e2b4107d4c5c006a", "b84d4b67f3f076d3"),
+    "short": ("6e59d1199fa43497", "44fa9f0fc13c5fba", "1d89cb045b6026ea"),
+    "calibrated": ("6c74fe19a4013758", "43f01b8eecabdcbd", "10b72b922432b6a7"),
+    "written": ("8ed89acf02ec3fac", "028a9c86434b02ca", "bdf418098291bd9e"),
+    "samples": ("e30db12f4fb3118b", "cf8d2a6a12b04922", "c77446659967265d"),
+    "pairwise": ("be7696d2b735f705", "999c1e658a9f2f76", "05687a6013606dd7"),
+    "pairwise_written": ("5395743d7b25ed7f", "f598bc314ebff37d", "62466cc90f13f219"),
+    "groupwise": ("93402b7894730621", "51b895b1c4fcde8c", "1c24c25e58320427"),
+    "trajectory": ("2a2fadc14a136f74", "a868635240ba173e", "ab37560523ee3929"),
+    "trajectory_written": ("2674fbc571b2f38b", "5fcca4e2b2c07522", "d04ce74a5412e2a4"),
+    "panel": ("7c2a45ea4fa162e9", "627d4451223835d9", "1200df9f94cda0b0"),
+    "cascade": ("3be1717d0b039f13", "44b86ec2e6434fa9", "34ccc5428031afac"),
 }
 """By judge: of the judge, of its questions about the group, and of the requests to its engine."""
 
