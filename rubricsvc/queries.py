@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from rubricsvc.core.base import MAX_ID, Name
@@ -26,7 +26,13 @@ Id = Annotated[Whole, Field(ge=1, le=MAX_ID)]
 Ref = Annotated[str, Field(min_length=1, max_length=220)]
 
 
-class Paging(BaseModel):
+class Query(BaseModel):
+    """Base class: unknown parameters are rejected; a list would be that of all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Paging(Query):
     """Parameters of every list."""
 
     after: Whole = Field(0, ge=0, le=MAX_ID, description="`next` of the previous page.")
@@ -41,7 +47,7 @@ class RubricFilters(Paging):
     state: RubricState | None = Field(None, description="Filter by state of the review.")
 
 
-class RubricQuery(BaseModel):
+class RubricQuery(Query):
     """Parameters of a rubric version."""
 
     allow_drafts: bool = Field(False, description="A name without an approved version means its newest draft.")
@@ -55,14 +61,14 @@ Pool = Annotated[
 ALL = "*"  # in place of a rubric: all rubrics of a job, with their criteria pooled
 
 
-class DeletionQuery(BaseModel):
+class DeletionQuery(Query):
     """Parameters of a deletion."""
 
     dry_run: bool = Field(False, description="Only count the rows that would be deleted.")
     also: tuple[str, ...] = Field((), max_length=1000, description="More ids or names: all in one transaction.")
 
 
-class AnalysisQuery(BaseModel):
+class AnalysisQuery(Query):
     """Parameters of the analysis of a rubric."""
 
     pool: Pool = None
@@ -70,7 +76,7 @@ class AnalysisQuery(BaseModel):
     judge: Name | None = Field(None, description="Judge; by default the job's, or the one with the most completions.")
 
 
-class AgreementQuery(BaseModel):
+class AgreementQuery(Query):
     """Parameters of a judge's agreement with people's labels."""
 
     job_id: Id | None = Field(None, description="Only what this job scored.")
@@ -78,7 +84,7 @@ class AgreementQuery(BaseModel):
     resamples: Whole = Field(RESAMPLES, ge=0, le=10_000, description="Draws of each interval; 0: no intervals.")
 
 
-class CalibrationQuery(BaseModel):
+class CalibrationQuery(Query):
     """How a judge is calibrated."""
 
     name: Name | None = Field(None, min_length=1, description="Name of the new judge; by default NAME-calibrated.")
@@ -108,13 +114,13 @@ class JobFilters(Paging):
     status: JobStatus | None = Field(None, description="Filter by status.")
 
 
-class JobQuery(BaseModel):
+class JobQuery(Query):
     """Parameters of a job."""
 
     summary: bool = Field(False, description="Include the summary of an unfinished job.")
 
 
-class RescoreQuery(BaseModel):
+class RescoreQuery(Query):
     """Parameters of rescoring a job."""
 
     rubric: tuple[str, ...] = Field((), description="Rubric versions (name@version) to use in place of the newest.")
@@ -132,7 +138,7 @@ class ItemFilters(Paging):
     verdicts: bool = Field(True, description="Include the verdicts.")
 
 
-class ReportQuery(BaseModel):
+class ReportQuery(Query):
     """Parameters of a job's report."""
 
     completions: Whole = Field(
@@ -140,7 +146,7 @@ class ReportQuery(BaseModel):
     )
 
 
-class BestOfNQuery(BaseModel):
+class BestOfNQuery(Query):
     """Parameters of best-of-n: whose rewards choose, and by which gold."""
 
     job: tuple[Id, ...] = Field(min_length=1, description="Job whose rewards choose; repeat it to compare judges.")
@@ -148,7 +154,7 @@ class BestOfNQuery(BaseModel):
     n: Whole | None = Field(None, ge=2, description="Largest n; by default the fewest samples of a prompt.")
 
 
-class CompareQuery(BaseModel):
+class CompareQuery(Query):
     """Parameters of a comparison: with which job, of what."""
 
     b: Id | None = Field(None, description="The other job; by default the same, by its two policies.")
@@ -161,7 +167,7 @@ class CompareQuery(BaseModel):
 MAX_REWARD_SECONDS = 50.0  # clients and proxies often close a connection that is silent for a minute
 
 
-class RewardsQuery(BaseModel):
+class RewardsQuery(Query):
     """Parameters of a job's rewards."""
 
     timeout: float = Field(
@@ -232,7 +238,7 @@ class LabelledFilters(JudgedFilters):
 ImportNoun = Literal["rubrics", "prompts", "completions", "labels"]
 
 
-class ImportQuery(BaseModel):
+class ImportQuery(Query):
     """Parameters of an import."""
 
     name: Name = Field("file", description="File name; its ending selects YAML, JSON, JSONL, CSV or Excel.")

@@ -163,15 +163,13 @@ def text_of(file: str) -> str:
 
 
 def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_key_env: str | None = None) -> Judge:
-    """Return the embedded judge, a judge at a URL, or a stored one.
-
-    Model, mode and key are those of a judge at a URL; a stored judge has its own.
-    """
+    """Return the embedded judge, a judge at a URL, or a stored one."""
     if judge == EMBEDDED:
         embedded = judge_from(EMBEDDED, model=EMBEDDED, mode=mode)
         describe_embedded([embedded])
         return embedded
     if judge.startswith(("http://", "https://")):
         return judge_from(judge[:MAX_NAME_LENGTH], url=judge, model=model, mode=mode, api_key_env=api_key_env)
+    # a stored judge has its own model, mode and key
     with service() as s:
         return s.judges.get(judge).value

@@ -95,7 +95,7 @@ def label_value(scale: Scale | None, text: str) -> float | None:
         return _OF_PEOPLE[word]
     if not isinstance(scale, Numeric) or word == "null":
         with suppress(ValueError):
-            return _PLAIN.validate_json(word)
+            return _PLAIN.validate_json(word.replace(",", ".", 1))
     number = f"{scale.low:g} to {scale.high:g}" if isinstance(scale, Numeric) else "0 to 1"
     names = level_values(scale) if scale is not None else ()
     message = f"unknown level {cut(repr(text), 60)}; expected {', '.join([*names, number, 'or null'])}"

@@ -264,7 +264,8 @@ class _Importer:
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
             except (NotFoundError, InvalidError, ConflictError) as error:
                 self._hints = [error.hint] if isinstance(error, ConflictError) else self._hints
-                self.file.errors.add(location.error(error.code, str(error), (error.path,) if error.path else ()))
+                path = line.label.criterion if line.note_column is not None else error.path  # of a sheet: its column
+                self.file.errors.add(location.error(error.code, str(error), (path,) if path else ()))
 
     def _completion_of(self, line: files.LabelLine) -> int:
         """Return the id of the labelled completion.

@@ -26,8 +26,7 @@ T = TypeVar("T")
 os.environ.setdefault("UV_THREADPOOL_SIZE", "64")  # of a process; a lookup of a host name waits in one of half of them
 
 IDLE_SECONDS = 600.0
-"""Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and
-than any pause that is waited out."""
+"""How long an idle engine is pooled at least: longer than a minute's count, and than any pause that is waited out."""
 
 
 @dataclass(eq=False)

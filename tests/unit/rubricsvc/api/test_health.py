@@ -144,6 +144,7 @@ def test_path_id_requires_plain_digits(filled: TestClient, path: str) -> None:
         ("PUT", "/v1/jobs", None),
         ("GET", "/v1/jobs/x", None),
         ("GET", "/v1/jobs?limit=0", None),
+        ("GET", "/v1/jobs?polcy=a", None),
         ("GET", "/v1/jobs?status=bad", None),
         ("GET", "/v1/prompts/none", None),
         ("POST", "/v1/jobs", {}),

@@ -105,7 +105,7 @@ def test_import_reads_a_raters_sheet_with_a_column_for_each_criterion(db: Databa
     for column, value in [*rows, ("c1,Is kind.", "yes,no")]:
         with pytest.raises(InvalidFileError) as caught:
             run(db, tmp_path / "x.csv", f"completion_id,rubric,{column}\n1,r,{value}\n")
-        assert [(one.line, one.path) for one in caught.value.errors] == [(2, "Is kind." if "," in value else "value")]
+        assert [(one.line, one.path) for one in caught.value.errors] == [(2, "Is kind." if "," in value else column)]
 
 
 def test_import_reports_references_to_missing_rows(db: Database, path: Path) -> None:
