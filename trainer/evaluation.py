@@ -19,19 +19,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.schemas.runs import (
-    BASELINES,
-    BEFORE,
-    EQUAL_COMPUTE,
-    OF_TOOLS,
-    OTHER,
-    REWARD,
-    STEP,
-    EvaluationCompletion,
-    EvaluationGroup,
-    EvaluationReward,
-    RunEvaluation,
-)
+from rubricsvc.schemas import runs as wire
 from rubricsvc.stats.estimates import over_prompts
 from trainer import checkpoint
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
@@ -146,7 +134,7 @@ class Evaluator:
         self._config, self._stop = config, stop or Event()
         evaluated = {name: source.of_evaluation(name) for name, source in scorers.items()}
         self._scorers = {name: StepScorer(source, config, self._stop) for name, source in evaluated.items()}
-        self._joined = {name for name, source in scorers.items() if source.items_at == scorers[REWARD].items_at}
+        self._joined = {name for name, source in scorers.items() if source.items_at == scorers[wire.REWARD].items_at}
         self.setup = setup_of(config.eval, config, tasks)
 
     def evaluate(
@@ -160,9 +148,9 @@ class Evaluator:
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
         generated = len(completions)
         if best_of > 1:
-            self._score(REWARD, completions)
+            self._score(wire.REWARD, completions)
             # the best of so many neighbours by the training reward; of equal ones the first, of unscored ones too
-            rewards = [one.scored[REWARD].reward.value for one in completions]
+            rewards = [one.scored[wire.REWARD].reward.value for one in completions]
             known = [-math.inf if value is None else value for value in rewards]
             firsts = range(0, len(completions), best_of)
             completions = [completions[max(range(at, at + best_of), key=known.__getitem__)] for at in firsts]
@@ -170,12 +158,12 @@ class Evaluator:
             completions += self._sampled(policy, step, name or policy.name, 1, greedy=True)
         completions.sort(key=lambda one: (one.prompt, one.greedy))
         for score in self._scorers:
-            if score != REWARD or best_of == 1:
+            if score != wire.REWARD or best_of == 1:
                 self._score(score, completions)
         scores, values = self._estimates(completions, start["values"] if start is not None else {})
         sampled = [one for one in completions if not one.greedy]
         tasks, texts = [self.tasks[one.prompt] for one in sampled], [one.completion for one in sampled]
-        observed = observed_of(tasks, texts, [one.scored[REWARD] for one in sampled])
+        observed = observed_of(tasks, texts, [one.scored[wire.REWARD] for one in sampled])
         of_prompts = [monitor_metrics(group, MONITORS) for group in groups_of(observed)]  # of each prompt alone
         monitored = dict.fromkeys(name for line in of_prompts for name in line if name.startswith(PREFIX))
         groups = groupby(sampled, key=lambda one: one.prompt)
@@ -184,7 +172,7 @@ class Evaluator:
         judged = [
             (one.prompt, verdict.criterion, verdict.value)
             for one in completions
-            for verdict in one.scored[REWARD].verdicts
+            for verdict in one.scored[wire.REWARD].verdicts
             if verdict.value is not None
         ]
         by_criterion = means_by_key(len(self.tasks), sorted(judged, key=lambda one: one[1]))
@@ -265,8 +253,8 @@ class Evaluator:
 
 def check_gold(gold: str, tasks: Sequence[Task], scorers: Mapping[str, RewardSource]) -> None:
     """Check that the judge of the gold score is not the judge of the training reward under another name."""
-    by_gold, trained = (judge_of(tasks, scorers[name]) for name in (gold, REWARD))
-    if gold == REWARD or by_gold is None or trained is None or by_gold.digest is None:
+    by_gold, trained = (judge_of(tasks, scorers[name]) for name in (gold, wire.REWARD))
+    if gold == wire.REWARD or by_gold is None or trained is None or by_gold.digest is None:
         return
     if by_gold.digest == trained.digest:
         raise InvalidError(
@@ -286,18 +274,22 @@ def _plain(value: Estimate | float) -> Any:
 
 
 def record_of(
-    evaluator: Evaluator, line: Metrics, completions: Sequence[EvalCompletion], name: str = STEP
-) -> RunEvaluation:
+    evaluator: Evaluator, line: Metrics, completions: Sequence[EvalCompletion], name: str = wire.STEP
+) -> wire.RunEvaluation:
     """Return an evaluation as it is recorded, with its completions."""
-    groups: dict[int, list[EvaluationCompletion]] = defaultdict(list)
+    groups: dict[int, list[wire.EvaluationCompletion]] = defaultdict(list)
     for one in completions:
-        rewards = [EvaluationReward(score=score, **recorded_reward(result)) for score, result in one.scored.items()]
+        rewards = [
+            wire.EvaluationReward(score=score, **recorded_reward(result)) for score, result in one.scored.items()
+        ]
         truncated = bool(one.completion.sampling["truncated"])
         fields: dict[str, Any] = {"greedy": one.greedy, "tokens": one.tokens, "truncated": truncated}
-        groups[one.prompt].append(EvaluationCompletion(completion=one.completion, rewards=tuple(rewards), **fields))
-    tasks, named = evaluator.tasks, {} if name == STEP else {"baseline": name}
-    recorded = tuple(EvaluationGroup(**tasks[at].recorded, completions=tuple(some)) for at, some in groups.items())
-    return RunEvaluation(name=name, step=line["step"], line=line | named, groups=recorded)
+        groups[one.prompt].append(
+            wire.EvaluationCompletion(completion=one.completion, rewards=tuple(rewards), **fields)
+        )
+    tasks, named = evaluator.tasks, {} if name == wire.STEP else {"baseline": name}
+    recorded = tuple(wire.EvaluationGroup(**tasks[at].recorded, completions=tuple(some)) for at, some in groups.items())
+    return wire.RunEvaluation(name=name, step=line["step"], line=line | named, groups=recorded)
 
 
 LINES = "eval.jsonl"
@@ -317,7 +309,7 @@ class Evaluation:
         steps: int,
         recorder: RunRecorder | None = None,
         *,
-        name: str = STEP,
+        name: str = wire.STEP,
     ) -> None:
         self.evaluator = evaluator
         self._out, self._steps, self._recorder, self._name = out, steps, recorder, name
@@ -338,7 +330,7 @@ class Evaluation:
         """
         self._history = History(self._out, done, LINES)
         check_setup(self._out, self.lines, self.evaluator.setup)
-        if self._recorder is not None and self._name == STEP:
+        if self._recorder is not None and self._name == wire.STEP:
             self._recorder.complete(self.lines)
 
     def run(self, policy: Policy, step: int, name: str) -> Metrics | None:
@@ -351,7 +343,7 @@ class Evaluation:
         line["best"] = self._save_if_best(policy, step, line)
         tasks = [self.evaluator.tasks[one.prompt] for one in completions]
         log_leaks(self._out, tasks, [one.completion for one in completions])
-        if self._recorder is not None and (self._name == STEP or step == self._steps):
+        if self._recorder is not None and (self._name == wire.STEP or step == self._steps):
             # before the line: a killed run repeats what has no line
             self._recorder.send(record_of(self.evaluator, line, completions, self._name))
         return self._history.add(line)
@@ -444,9 +436,9 @@ def with_other_tools(policy: Policy, baseline: str) -> Policy:
 FOLDER = "baselines"
 FILE = "evaluations.jsonl"
 _TRAINED = "best-of-n-supervised"
-START, BEST_OF_N, SUPERVISED = EQUAL_COMPUTE
-WITHOUT_TOOLS, _, SCRIPT = OF_TOOLS
-OTHER_START, OTHER_TRAINED = OTHER
+START, BEST_OF_N, SUPERVISED = wire.EQUAL_COMPUTE
+WITHOUT_TOOLS, _, SCRIPT = wire.OF_TOOLS
+OTHER_START, OTHER_TRAINED = wire.OTHER
 
 
 def read_baselines(out: Path) -> list[Metrics]:
@@ -460,14 +452,14 @@ def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str
         return []
     chosen = set[str]()
     if not isinstance(config.eval.baselines, bool):
-        chosen |= {*config.eval.baselines} - {BEFORE}  # that comes before the demonstrations or not at all
+        chosen |= {*config.eval.baselines} - {wire.BEFORE}  # that comes before the demonstrations or not at all
     else:
-        chosen |= {*EQUAL_COMPUTE, *(OTHER if config.eval.other else ())}
-        chosen |= {*OF_TOOLS} if config.environment is not None else set()
+        chosen |= {*wire.EQUAL_COMPUTE, *(wire.OTHER if config.eval.other else ())}
+        chosen |= {*wire.OF_TOOLS} if config.environment is not None else set()
         chosen -= set() if config.environment is not None and config.environment.name == "research" else {SCRIPT}
-    of_trained = {SUPERVISED, *OF_TOOLS, OTHER_TRAINED}
+    of_trained = {SUPERVISED, *wire.OF_TOOLS, OTHER_TRAINED}
     done = {line["baseline"] for line in lines if line["baseline"] not in of_trained or line["step"] == config.steps}
-    return [name for name in BASELINES if name in chosen - done]
+    return [name for name in wire.BASELINES if name in chosen - done]
 
 
 class Baselines:
@@ -477,13 +469,13 @@ class Baselines:
         self.out, self.folder, self.recorder = out, out / FOLDER, recorder
         setup = evaluator.setup
         known = read_baselines(out)
-        self.lines = {one["baseline"]: one for one in known if one["setup"] == setup or one["baseline"] in OTHER}
+        self.lines = {one["baseline"]: one for one in known if one["setup"] == setup or one["baseline"] in wire.OTHER}
 
     def add(self, name: str, line: Metrics) -> None:
         """Keep the line of a baseline in the folder."""
         self.lines[name] = line
         self.folder.mkdir(parents=True, exist_ok=True)
-        named = ({**self.lines[one], "baseline": one} for one in BASELINES if one in self.lines)
+        named = ({**self.lines[one], "baseline": one} for one in wire.BASELINES if one in self.lines)
         replace_text(self.folder / FILE, "".join(map(line_of, named)))
 
     def evaluate(
@@ -537,12 +529,12 @@ def run_baselines(
             else:
                 if recorder is not None:
                     line = {**known[0], "baseline": START}
-                    recorder.send(RunEvaluation(name=START, step=0, line=line))
+                    recorder.send(wire.RunEvaluation(name=START, step=0, line=line))
                 found.add(START, known[0])
         if BEST_OF_N in missing:
             best_of = config.sampling.group_size
             found.evaluate(BEST_OF_N, load_start(), evaluator, best_of=best_of, start=START)
-        for name in [name for name in missing if name in OF_TOOLS]:
+        for name in [name for name in missing if name in wire.OF_TOOLS]:
             policy = with_other_tools(load_trained(), name)
             found.evaluate(name, policy, evaluator, step=config.steps, start=START)
         if other is not None and OTHER_TRAINED in missing:

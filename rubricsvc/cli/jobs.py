@@ -1,5 +1,6 @@
 """`rubricsvc jobs`: completions to score, rubrics to generate."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.writing import write_text
 from rubricsvc.queries import BestOfNQuery, CompareQuery, ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas.jobs import ExportFormat, ExportQuery, NewItem, NewJob, RetryRequest, StoredJob
-from rubricsvc.waiting import no_worker
+from rubricsvc.waiting import REMIND_SECONDS, no_worker
 
 app = output.group("Jobs: completions to score, rubrics to generate.")
 
@@ -237,8 +238,10 @@ def wait_for(s: Service, job_id: int, as_json: bool) -> None:
     Where no other worker can receive it, a worker of this process scores it.
     """
     kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
+    seen, changed_at = 0, time.monotonic()
 
     def update(job: StoredJob) -> None:
+        nonlocal seen, changed_at
         if (now := job.progress) is None:
             return
         noun, good, bad = "verdict", now.verdicts, now.failed_verdicts
@@ -248,6 +251,11 @@ def wait_for(s: Service, job_id: int, as_json: bool) -> None:
         if not job.finished:
             workers = counted(job.workers or 0, "running worker")
             text += f"; waits for {now.leased} leased and {now.pending} pending items, {workers}"
+            idle_s = time.monotonic() - changed_at
+            if good + bad != seen:
+                seen, changed_at = good + bad, time.monotonic()
+            elif now.leased and idle_s > REMIND_SECONDS:
+                text += f", for {idle_s:.0f} s without a {noun}: is the judge up? The log of its worker says"
         bar.update(now.finished, now.total, text)
 
     # the inner hint is printed before the worker stops, which may take a while

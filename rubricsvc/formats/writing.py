@@ -18,24 +18,15 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Binary, Check, Ordinal, Rubric, Scale
 from rubricsvc.core.states import APPROVED
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import record as files
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized, restored
 from rubricsvc.formats.mapping import FORMATS
-from rubricsvc.formats.record import (
-    Entry,
-    FileErrors,
-    GivenLabel,
-    InvalidFileError,
-    Location,
-    Record,
-    Row,
-    rubric_errors,
-)
 from rubricsvc.graders.model import grader_of
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
 
-def plain(record: Record) -> dict[str, Any]:
+def plain(record: files.Record) -> dict[str, Any]:
     """Return the record as plain data in this format, without the fields that have their defaults."""
     data: dict[str, Any] = {"id": record.id} if record.id is not None else {}
     if record.name:
@@ -68,7 +59,7 @@ def plain(record: Record) -> dict[str, Any]:
             {"text": completion.text, **completion.model_dump(mode="json", exclude_defaults=True)}
             for completion in record.completions
         ]
-    given = record.given_labels or tuple(GivenLabel(label=label) for label in record.labels)
+    given = record.given_labels or tuple(files.GivenLabel(label=label) for label in record.labels)
     values = [one.label.value if one.level is None else one.level for one in given]
     if any(one.label.note is not None for one in given):
         labels = (one.label.model_dump(mode="json", exclude_none=True) for one in given)
@@ -90,15 +81,15 @@ def plain_number(number: float) -> float:
 WRITERS = ("native", "healthbench", "verl", "openai_grader", "criteria_csv")
 
 
-def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
+def _rows(record: files.Record, rubric: Rubric, format: str) -> Iterator[files.Row]:
     """Yield the rows of a record in a format that is not the native one."""
     prompt = record.prompt
     messages = [one.openai for one in prompt.messages] if prompt is not None else []
     tags, reference = (prompt.tags, prompt.reference) if prompt is not None else ((), None)
-    shared: Row
+    shared: files.Row
     match format:
         case "healthbench":
-            items: list[Row] = [
+            items: list[files.Row] = [
                 {"criterion": one.text, "points": plain_number(one.weight), "tags": list(one.tags)}
                 for one in rubric.criteria
             ]
@@ -109,7 +100,7 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
         case "verl":
             items = []
             for place, one in enumerate(rubric.criteria, start=1):
-                named: Row = {"key": one.key} if one.key != f"c{place}" else {}
+                named: files.Row = {"key": one.key} if one.key != f"c{place}" else {}
                 if one.check is not None:  # a judge of theirs decides it; here it is a check again
                     named["check"] = strict_json.dump(one.check.model_dump(mode="json"))
                 named |= {"verifier": "llm"} | ({"tags": list(one.tags)} if one.tags else {})
@@ -123,7 +114,7 @@ def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
             yield grader_of(rubric, record.name)
         case "openai_grader":  # beside its item
             known = {"reference": reference} if reference is not None else {}
-            item: Row = {"messages": messages, **known, **(prompt.item or {} if prompt else {})}
+            item: files.Row = {"messages": messages, **known, **(prompt.item or {} if prompt else {})}
             yield {"item": item, "grader": grader_of(rubric, record.name)} | ({"id": record.id} if record.id else {})
         case _:  # criteria_csv
             for one in rubric.criteria:
@@ -142,7 +133,7 @@ def _cell(part: Scale | Check | None) -> str:
     return strict_json.dump(part.model_dump(mode="json"))
 
 
-def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = None) -> Iterator[Row]:
+def rows(records: Iterable[files.Record], format: str, lost: Counter[str] | None = None) -> Iterator[files.Row]:
     """Yield the rows of the records in a format; ``lost`` counts the records with each field that it cannot carry.
 
     A format that is not written, or cannot carry a record, is an InvalidError; CSV must carry all of it.
@@ -175,7 +166,7 @@ def rows(records: Iterable[Record], format: str, lost: Counter[str] | None = Non
         yield from written
 
 
-def _lost(record: Record, read: Record) -> list[str]:
+def _lost(record: files.Record, read: files.Record) -> list[str]:
     """Return the names of the fields that are others where a record was read back."""
     lost = ["state"] if record.state != read.state else []
     if record.rubric is not None and read.rubric is not None:
@@ -189,26 +180,26 @@ def _lost(record: Record, read: Record) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _read_back(written: list[Row], record: Record, format: str) -> Record:
+def _read_back(written: list[files.Row], record: files.Record, format: str) -> files.Record:
     """Read the rows of a record, to find what the format cannot carry."""
-    errors, is_csv, name = FileErrors(), format == "criteria_csv", record.name or format
-    given: Iterable[Row] = (json.loads(strict_json.dump(row)) for row in written)
+    errors, is_csv, name = files.FileErrors(), format == "criteria_csv", record.name or format
+    given: Iterable[files.Row] = (json.loads(strict_json.dump(row)) for row in written)
     if is_csv:
         given = (
             {key: restored(str(neutralized(cell))) for key, cell in row.items() if str(cell).strip()} for row in given
         )
     path = Path(f"{name}{'.csv' if is_csv else '.jsonl'}")
     entries = (
-        Entry(row, Location(format, number), path.stem, number, is_csv=is_csv)
+        files.Entry(row, files.Location(format, number), path.stem, number, is_csv=is_csv)
         for number, row in enumerate(given, start=1)
     )
     try:
         for read in FORMATS[format].read(InputFile(path, errors=errors, given=entries)):
-            errors.add(*(rubric_errors(read.rubric, read.location, None) if read.rubric is not None else ()))
+            errors.add(*(files.rubric_errors(read.rubric, read.location, None) if read.rubric is not None else ()))
             errors.raise_if_any()
             return read
         errors.raise_if_any()
-    except InvalidFileError as error:
+    except files.InvalidFileError as error:
         first = error.errors[0]
         message = f"{format} cannot carry it: {': '.join(filter(None, (first.path, first.message)))}"
         raise InvalidError(message, hint="choose another format", path=first.path) from error
@@ -228,7 +219,7 @@ def container_of(format: str, out: Path | None) -> str:
     return endings.get(ending, next(iter(endings.values())))
 
 
-def write_text(rows: Iterable[Row], stream: TextIO, container: str) -> None:
+def write_text(rows: Iterable[files.Row], stream: TextIO, container: str) -> None:
     """Write rows as ``jsonl``, ``json``, ``yaml`` or ``csv``.
 
     In CSV, text that a spreadsheet would take for a formula gets a single quote before it.
