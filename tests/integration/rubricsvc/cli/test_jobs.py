@@ -86,6 +86,7 @@ def test_wait_scores_in_this_process(ready: Cli) -> None:
 
 def test_wait_says_that_it_waits_for_leases_of_a_lost_worker(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rubricsvc.cli.output.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("rubricsvc.cli.jobs.REMIND_SECONDS", 1.0)
     monkeypatch.setenv("RUBRICSVC_RECONCILE_SECONDS", "0.2")
     ready("jobs", "submit", "--judge", "quick")
     with closing(Database(get_settings().database_url)) as db, db.write() as session:
@@ -94,6 +95,7 @@ def test_wait_says_that_it_waits_for_leases_of_a_lost_worker(ready: Cli, monkeyp
     ran = ready("jobs", "wait", 1, "--json")
     assert (ran.code, ran.json["progress"]["done"]) == (0, 2)
     assert "job 1 1/2 " in ran.err and "; waits for 1 leased and 0 pending items, 1 running worker\n" in ran.err
+    assert " s without a verdict: is the judge up?" in ran.err
 
 
 def test_compare_prints_tables_and_json(ready: Cli) -> None:
