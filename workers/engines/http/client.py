@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic_core import to_json
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
-from rubricsvc.errors import cut
+from rubricsvc.errors import InvalidError, cut
 from rubricsvc.settings import secret
 from rubricsvc.waiting import retry_after_s
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply, RequestFailed, error_message, normalize_token
@@ -58,7 +58,8 @@ class HttpClient:
         key = secret(endpoint.key_variable) or "none"  # self-hosted servers need no key
         account = None if endpoint.key_variable == "OPENAI_API_KEY" else ""  # None: the environment's, OpenAI's alone
         base_url = endpoint.base_url or "https://api.openai.com/v1"  # not OPENAI_BASE_URL
-        sdk = AsyncOpenAI(base_url=base_url, api_key=key, organization=account, project=account)
+        unused = DefaultAsyncHttpxClient(trust_env=False)  # proxies are aiohttp's
+        sdk = AsyncOpenAI(base_url=base_url, api_key=key, organization=account, project=account, http_client=unused)
         headers = {**sdk.default_headers, **sdk.auth_headers}
         self._headers = {name: text for name, text in headers.items() if isinstance(text, str) and text}
         self.base = base_url.rstrip("/")
@@ -66,6 +67,9 @@ class HttpClient:
         self._timeout_s = endpoint.timeout_s
         parts = urlsplit(self.base)  # once: the lookup takes as long as a call
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        if self._proxy is not None and not self._proxy.startswith(("http://", "https://")):
+            message = f"the proxy of the environment for {self.base} is not of http: {self._proxy.partition('://')[0]}"
+            raise InvalidError(message, hint="set HTTP_PROXY or HTTPS_PROXY to an http:// URL, or NO_PROXY to the host")
         self._session: aiohttp.ClientSession | None = None
 
     async def call(

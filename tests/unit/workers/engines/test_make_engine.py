@@ -17,6 +17,7 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import Settings
 from workers.engines import ENGINES, make_engine
 from workers.engines.base import PanelEngine
+from workers.engines.http.client import HttpClient
 from workers.engines.local.embedded_model import NAME, WHEEL, WHEEL_SHA256, embedded_model
 from workers.engines.local.weights import base_sha256, weights_sha256
 from workers.judges import validate
@@ -51,6 +52,9 @@ def test_make_engine_of_a_local_project(
     with pytest.raises(InvalidError, match="'far'") if refused else nullcontext():
         make_engine(judge)
     assert bool(made) is not refused
+    monkeypatch.setenv("http_proxy", "socks5://10.9.9.9:1080")
+    with pytest.raises(InvalidError, match="not of http: socks5"):
+        HttpClient(Endpoint(base_url="http://far.example/v1"))
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
