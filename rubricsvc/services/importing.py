@@ -197,8 +197,17 @@ class _Importer:
         for batch in batched(self.file.parse(files.read_completion, rows)):
             new: list[tuple[int, Completion, int | None]] = []
             for line, location in batch:
-                if (prompt_id := self._prompt_of(line, location)) is None:
-                    continue
+                ref = line.prompt_id or ""
+                if line.prompt is not None:
+                    prompt_id = self._prompt_id(line.prompt, None)
+                else:
+                    if ref not in self._prompt_refs:
+                        try:
+                            self._prompt_refs[ref] = completions.get_prompt(self.session, ref, as_in_file=True).id
+                        except (NotFoundError, InvalidError) as error:
+                            self.file.errors.add(location.error(error.code, f"{error}; {error.hint}", ("prompt_id",)))
+                            continue
+                    prompt_id = self._prompt_refs[ref]
                 first = digests.setdefault((prompt_id, id_ := line.completion.id), line.completion.digest)
                 if id_ is not None and first != line.completion.digest:
                     self._note("repeated", f"several completions of a prompt have the id {id_!r}; labels need another")
@@ -208,19 +217,6 @@ class _Importer:
             self._store(new, [])
         if empty:
             self._note("empty", f"completions without an answer, which are scored as an empty text: {empty}")
-
-    def _prompt_of(self, line: files.CompletionLine, location: files.Location) -> int | None:
-        """Return the id of a completion's prompt; None where it is not found, which is an error of the file."""
-        ref = line.prompt_id or ""
-        if line.prompt is not None:
-            return self._prompt_id(line.prompt, None)
-        if ref not in self._prompt_refs:
-            try:
-                self._prompt_refs[ref] = completions.get_prompt(self.session, ref, as_in_file=True).id
-            except (NotFoundError, InvalidError) as error:
-                self.file.errors.add(location.error(error.code, f"{error}; {error.hint}", ("prompt_id",)))
-                return None
-        return self._prompt_refs[ref]
 
     def _store(
         self, new: Sequence[tuple[int, Completion, int | None]], marked: Sequence[tuple[int, int, Label]]
