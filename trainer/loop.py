@@ -479,9 +479,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     else:
         masked_B = rollouts.truncated_B.cpu() & (config.overlong == "mask_loss")
         learned_N = (~rewards.rewards_GM.isnan().flatten() & ~masked_B).nonzero().flatten()
-    learned_N, tokens_B = learned_N.to(state.policy.device), rollouts.mask_BT.sum(-1)
-    # those of a prompt together, by length: micro-batches of them have the least padding
-    rows_N = learned_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[learned_N].argsort(stable=True)]
+    rows_N = learned_N.to(state.policy.device)
     limit = config.environment.max_tokens if config.environment is not None else config.sampling.max_new_tokens
     totals = Totals(int(rollouts.lengths[rows_N].sum()), len(rows_N), limit)
     lr = state.optimizer.learning_rate(step)
@@ -498,7 +496,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     with torch.no_grad():
         ref_logp = [reference.logprobs(part, temperature)[0] for _, part, _ in batches] if reference else []
     if optim.kl_beta and optim.kl_in == "reward" and ref_logp:
-        kl_B = torch.zeros(len(tokens_B), dtype=rewards.rewards_GM.dtype)
+        kl_B = torch.zeros(len(rollouts.mask_BT), dtype=rewards.rewards_GM.dtype)
         for (rows, part, _), ref_BT in zip(batches, ref_logp, strict=True):
             with torch.no_grad():
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)

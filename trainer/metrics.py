@@ -32,9 +32,6 @@ def judge_metrics(judge: JudgeInfo | None, optim: OptimConfig) -> Metrics:
     (a number in the configuration), ``judge`` (its measured repeatability), ``unmeasured`` (it was never measured: 0)
     or ``no_judge`` (rewards without a judge: 0). ``judge_calibrated`` is left out unless the rewards come from a
     readout's probabilities.
-
-    Raises:
-        InvalidError: The setting ``judge`` is not its default, and the judge was never measured.
     """
     std_floor = optim.std_floor
     measured = judge.repeatability.reward.value if judge and judge.repeatability else None

@@ -89,11 +89,7 @@ class Progress:
 
 
 def check_local(run: RunConfig) -> None:
-    """Check every address of a run, if it or the project has ``local_only``; judges that are named only are left out.
-
-    Raises:
-        InvalidError: One is on another machine, or cannot be known. The message names all of them.
-    """
+    """Check the addresses of a run, if it or the project has ``local_only``; judges only named are left out."""
     settings = get_settings()
     if not (run.local_only or settings.local_only):
         return
@@ -158,10 +154,6 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
     A judge with its own fields that the queue asks is stored under its name.
 
     With RUBRICSVC_URL, judges and rubrics are those of that service, whose workers score.
-
-    Raises:
-        NotFoundError: A judge or a rubric that the configuration names is not stored; it names all of them.
-        InvalidError: A judge may not be used, or is not on this machine although the run is ``local_only``.
     """
     evolve, settings, queued = loaded.evolve, loaded.eval, loaded.scored_by == "celery"
     judges: dict[str, Any] = {"judge": loaded.judge}
@@ -225,12 +217,7 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
 
 
 def find_tasks(config: RunConfig, say: Callable[[str], None]) -> RunTasks:
-    """Return the prompts of a run, read from files or the database, divided and checked.
-
-    Raises:
-        InvalidError: A source has no prompt with a rubric, or a held-out prompt is trained on.
-        NotFoundError: A stored rubric does not exist.
-    """
+    """Return the prompts of a run, read from files or the database, divided and checked."""
 
     def tasks_in(source: DataSource, table: str, domain: str = "") -> list[Task]:
         if source.path is not None:
@@ -380,10 +367,6 @@ class Run:
             resume: Continue from the newest checkpoint.
             force: Start although the preflight refuses.
             preflight: Sample completions for the preflight first; None does so where they are a small part of the run.
-
-        Raises:
-            NotFoundError, ConflictError: No run to resume; or one not to resume, or of another configuration.
-            RefusedError: The preflight refuses the run.
         """
         from trainer.loop import WARM_UP_FOLDER
         from trainer.preflight import Preflight
@@ -421,10 +404,6 @@ class Run:
         """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.
 
         A run that lacks steps is continued before.
-
-        Raises:
-            InvalidError: The run has no table ``[eval]``.
-            NotFoundError, ConflictError: As `train` raises them.
         """
         from trainer.evaluation import read_baselines
 
@@ -494,9 +473,6 @@ class Run:
         """Return whether the run has all its steps and evaluations, so that it is not trained again.
 
         With ``or_diverged`` it also is not where it stopped because its reward diverges from gold.
-
-        Raises:
-            ConflictError: It has more steps, or has them with other settings, prompts or rubrics than it would have.
         """
         from trainer.evaluation import LINES, missing_baselines, read_baselines
 
@@ -665,9 +641,6 @@ class Run:
         """Check that the finished run would be the same if it was trained again.
 
         What a service or a measurement may have changed is not compared: its judge, and the judge's deviation.
-
-        Raises:
-            ConflictError: Settings, prompts or rubrics differ. The message names them.
         """
         from trainer.evaluation import LINES, check_setup, setup_of
 

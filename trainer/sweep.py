@@ -65,11 +65,7 @@ class Cell:
 
 
 def cells_of(sweep: SweepConfig) -> list[Cell]:
-    """Return the runs of a sweep, those of a variant together; all of their configurations are checked.
-
-    Raises:
-        InvalidError: Two runs are the same, or one is no configuration.
-    """
+    """Return the runs of a sweep, those of a variant together; all of their configurations are checked."""
     variants: list[dict[str, Any]] = [{}]
     variants += [{name: value} for name, values in sweep.vary.items() for value in values]
     if sweep.mode == "grid":

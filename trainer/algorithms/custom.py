@@ -55,11 +55,7 @@ class Algorithm(NamedTuple):
 
 
 def algorithm_of(name: str, how: OptimConfig) -> Algorithm:
-    """Return the algorithm of a run; that of a file is tried on six made-up completions.
-
-    Raises:
-        InvalidError: The file is missing, cannot be run, or lacks a function, or one does not return what it must.
-    """
+    """Return the algorithm of a run; that of a file is tried on six made-up completions."""
     if not name.endswith(".py"):
         return Algorithm()
     try:

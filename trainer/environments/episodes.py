@@ -284,11 +284,7 @@ class RunningEpisode:
 
 
 def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> RunningEpisode:
-    """Begin an episode.
-
-    Raises:
-        InvalidError: The environment has no tools, or two of the same name; or the prompt is not one for it.
-    """
+    """Begin an episode."""
     acting = Acting(environment, limits, max_tokens=0)
     tools = acting.tools
     names = Counter(tool.name for tool in tools)

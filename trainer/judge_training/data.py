@@ -177,9 +177,6 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> tu
 
     The same prompt with the same completion is in one part only, also where its groups differ; then the test keeps it,
     or else the validation part. Targets of held-out families are in the test only.
-
-    Raises:
-        InvalidError: A part has too few targets, or too few of a class: values below 0.5, and the others.
     """
     if config.test + config.validation >= 1:
         message = f"test {config.test:g} and validation {config.validation:g} leave no examples to train on"

@@ -104,12 +104,7 @@ def train_judge(
 
 
 def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder]:
-    """Return the base to train with a fresh adapter, and the encoder of its judge.
-
-    Raises:
-        UnavailableError: It cannot be fetched or read.
-        InvalidError: There is no such device, or the model has no modules of these names.
-    """
+    """Return the base to train with a fresh adapter, and the encoder of its judge."""
     judge = config.judge
     dtype = getattr(torch, config.dtype or default_dtype(config.device))
     try:
@@ -128,9 +123,6 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
     """Write the adapter to ``out/judge`` in peft's format, and return the judge that is asked with it.
 
     Equal trainings give equal bytes, without paths of a machine.
-
-    Raises:
-        UnavailableError: The folder cannot be written.
     """
     final = config.out / FOLDER
     part = final.with_name(f".{FOLDER}.part")
@@ -188,11 +180,7 @@ def probabilities(
     *,
     may_fail: bool = False,
 ) -> list[list[float | None]]:
-    """Return the probability before calibration that the judge gives to each target; None where a verdict failed.
-
-    Raises:
-        InvalidError: All verdicts failed, unless they ``may_fail``.
-    """
+    """Return the probability before calibration that the judge gives to each target; None where a verdict failed."""
 
     async def ask() -> list[list[Verdict]]:
         async with aclosing(make_engine(judge)) as engine:
@@ -355,9 +343,6 @@ def examine_judge(
     The judge is asked as workers ask it, with the exported weights, beside its untrained base and baselines that are
     fitted to the training part. It is calibrated on the validation part where that helps; all figures are of the test.
     Questions whose verdict failed count as the value 0.5. With ``audited`` the judge is audited and repeated.
-
-    Raises:
-        InvalidError: All verdicts of the trained judge failed.
     """
     untrained, parts = config.judge.model_copy(update=BASE), prepared.parts
     validation, test = (sample(parts[name], config.test_examples) for name in ("validation", "test"))

@@ -17,11 +17,7 @@ from workers.engines.local import weights as files
 
 
 def adapted_layers(model: Any, lora: LoraConfig) -> dict[str, nn.Linear]:
-    """Return the layers that an adapter is added to, by name: all linear ones but the head, from ``first_layer`` on.
-
-    Raises:
-        InvalidError: There are none.
-    """
+    """Return the layers that an adapter is added to, by name: all linear ones but the head, from ``first_layer`` on."""
     head, found = model.get_output_embeddings(), dict[str, nn.Linear]()
     for name, one in model.named_modules():
         number = re.search(r"\.(\d+)\.", name)

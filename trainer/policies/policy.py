@@ -1,8 +1,7 @@
 """The model that is trained: its prompts, its sampled completions, and its log-probabilities of tokens.
 
-A prompt is processed once for all completions of its group, in sampling and in training alike: its keys and values are
-computed for one row and shared by every member, and gradients flow back through them. With a group of 8 and prompts as
-long as completions this halves the work of a training step.
+What several begin with is processed once, such as the tools, a prompt, the same first call and its result: in sampling
+(`Decoding`) and in training (`token_tree`).
 
 The model stays in evaluation mode: with dropout the policy that is trained would not be the policy that sampled.
 Shapes in names: Q prompts, P prompt tokens, B completions, T completion tokens, V vocabulary.
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -40,7 +40,14 @@ from trainer.environments.episodes import Acting, Answers, begin
 from trainer.environments.tool_calls import Tool, with_tools
 from trainer.optim import LOWER_LR, NonFiniteError
 from trainer.policies.lora import add_adapter, merged_weights, save_adapter
-from trainer.policies.rollouts import NO_OPTIONS, Rollouts, Transcript, rollouts_of
+from trainer.policies.rollouts import (
+    NO_OPTIONS,
+    Rollouts,
+    Transcript,
+    rollouts_of,
+    separate_sequences,
+    token_tree,
+)
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, model_folder, open_pretrained
 from workers.engines.local.weights import ModelWeights, base_sha256
@@ -65,7 +72,6 @@ def sample_completions(
     ``prompts`` are token ids [Q, P], their mask, and the prompt of each completion. ``max_new_tokens`` limits a turn.
     A sequence that has ended leaves the batch; one whose tools have answered goes on in it.
     """
-    decoding = policy.decoding(*prompts)
 
     def message(row: int, decoding: Decoding, place: int) -> _Message:
         one = transcripts[row]
@@ -74,10 +80,11 @@ def sample_completions(
         uniform_N = torch.rand(sampling.max_new_tokens, generator=generator, dtype=torch.float64).to(policy.device)
         return _Message(one, row, uniform_N, decoding, place)
 
-    live, waiting = [message(row, decoding, row) for row in range(len(transcripts))], list[_Message]()
+    decoding, waiting = policy.decoding(*prompts[:2]), list[_Message]()
+    live = [message(row, decoding, place) for row, place in enumerate(prompts[2].tolist())]
     while live or waiting:
         if live:
-            decoding.sample(live, sampling)
+            live[0].decoding.sample(live, sampling)
         ended = [one for one in live if one.is_over]
         live = [one for one in live if not one.is_over]
         for one in ended:
@@ -93,17 +100,12 @@ def sample_completions(
         read = [(one, one.transcript.answered(policy, one.answers, sampling.max_new_tokens)) for one in answered]
         continued = [(one, ids) for one, ids in read if ids]
         if late := [one for one in waiting if one in acting]:  # what has gone on or ended need not be kept for those
-            moved = Decoding.of([(one.decoding, one.place) for one in late])
-            for place, one in enumerate(late):
-                one.decoding, one.place = moved, place
+            Decoding.of(late)
         if continued:
-            longer = Decoding.of([(one.decoding, one.place) for one, _ in continued])
-            longer.append([ids for _, ids in continued], fresh=[one.transcript.fresh for one, _ in continued])
-            live += [message(one.row, longer, place) for place, (one, _) in enumerate(continued)]
+            longer = Decoding.of([one for one, _ in continued], [(ids, one.transcript.fresh) for one, ids in continued])
+            live += [message(one.row, longer, one.place) for one, _ in continued]
         if live:
-            decoding = Decoding.of([(one.decoding, one.place) for one in live])
-            for place, one in enumerate(live):
-                one.decoding, one.place = decoding, place
+            Decoding.of(live)
 
 
 @dataclass(eq=False)
@@ -167,6 +169,11 @@ class Policy:
         self.base, self.is_start = ("", ""), False
         self.model = model.eval()
         use_grouped_attention(model)
+        # in each layer all tokens before one are seen: there are no sliding windows, and no states
+        self.sees_all = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+        if acting is not None and acting.limits.notes and not self.sees_all:
+            message = f"the layers of {name!r} do not see all tokens: no context can begin with a note"
+            raise InvalidError(message, hint="choose another model, or leave out environment.notes")
         self.tokenizer = tokenizer
         self.name = name
         if tokenizer.eos_token_id is None:
@@ -269,15 +276,21 @@ class Policy:
         reports = [one.episode.report for one in transcripts if one.episode is not None]
         return rollouts_of(self, asked, transcripts, reports or self.texts([one.ids for one in transcripts]))
 
-    def decoding(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> Decoding:
-        """Process each prompt once, and return the completions that begin after them."""
+    def decoding(self, ids_QP: Tensor, mask_QP: Tensor) -> Decoding:
+        """Process prompts, what all begin with once, and return the sequences that begin after them."""
         cache = DynamicCache(config=self.model.config)  # its layers of full attention grow in place
         cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
-        logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
-        cache.batch_select_indices(prompt_of_B)
-        mask_BP = mask_QP[prompt_of_B]
-        grows = all(type(layer) is GrowingLayer for layer in cache.layers)
-        return Decoding(self, cache, mask_BP, logits_QV[prompt_of_B], mask_BP.sum(-1), grows)
+        rows = [ids[mask].tolist() for ids, mask in zip(ids_QP, mask_QP, strict=True)]
+        shared = [len({*ids}) == 1 for ids in zip(*(row[:-1] for row in rows), strict=False)]
+        begun = [*shared, False].index(False) if self.sees_all and rows[1:] else 0
+        if begun:  # such as the tools, in the system message
+            ids_1N = torch.tensor([rows[0][:begun]], device=ids_QP.device)
+            self.forward(ids_1N, torch.ones_like(ids_1N), past_key_values=cache, logits_to_keep=1)
+            cache.batch_select_indices(torch.zeros_like(ids_QP[:, 0]))
+        place_P = torch.arange(ids_QP.shape[1], device=ids_QP.device)
+        mask_QP = (place_P < begun) | (mask_QP.cumsum(-1) > begun)
+        logits_Q1V = self.forward(ids_QP[:, begun:], mask_QP, past_key_values=cache, logits_to_keep=1)
+        return Decoding(self, cache, mask_QP, logits_Q1V.squeeze(1), mask_QP.sum(-1), self.sees_all)
 
     def texts(self, rows: Sequence[Sequence[int]]) -> tuple[str, ...]:
         """Return the texts of tokens, with U+FFFD for characters that a service cannot store."""
@@ -290,54 +303,43 @@ class Policy:
         where there are any. Both are [B, T], 0 at padding and at tokens that the
         policy did not write; the entropy has no gradient.
         """
-        begun = self.decoding(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
+        tree = token_tree(rollouts) if self.sees_all else separate_sequences(rollouts)
         written_BT, nucleus_BTK = rollouts.written_BT, rollouts.nucleus_BTK
-        logits_NV = begun.logits_BV[written_BT[:, 0]]
-        if rollouts.ids_BT.shape[1] > 1:
-            mask_BT = torch.cat([begun.mask_BC, rollouts.mask_BT[:, :-1]], dim=-1)
-            context_BT = None if rollouts.context_BT is None else rollouts.context_BT[:, :-1]
-            # The head gets the hidden states of tokens that the policy wrote alone, [1, N, V]: tools and padding write
-            # most of an episode's, and what a model does to its logits stays.
-            hook = self.model.get_output_embeddings().register_forward_pre_hook(
-                lambda _, inputs: (inputs[0][written_BT[:, 1:]].unsqueeze(0), *inputs[1:])
-            )
-            try:
-                rest_1NV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, begun.cache, context_BT=context_BT)
-            finally:
-                hook.remove()
-            logits_NV = torch.cat([logits_NV, rest_1NV.squeeze(0)])
-        first_BT, rest_BT = written_BT.clone(), written_BT.clone()
-        first_BT[:, 1:], rest_BT[:, :1] = False, False
-        places = torch.cat([first_BT.nonzero(), rest_BT.nonzero()]).unbind(-1)
-        nucleus_NK = None if nucleus_BTK is None else nucleus_BTK[places]
-        logp_N, entropy_N = token_logprobs(logits_NV, rollouts.ids_BT[places], temperature, nucleus_NK)
-        zeros_BT = logp_N.new_zeros(written_BT.shape)
-        return zeros_BT.index_put(places, logp_N), zeros_BT.index_put(places, entropy_N)
+        places_BT = written_BT.nonzero(as_tuple=True)
+        # Each token once that the policy wrote, and the completion token that stands for it.
+        token_U, token_of_N = torch.unique(tree.place_BT[places_BT], return_inverse=True)
+        order_N = torch.arange(len(token_of_N), device=self.device)
+        first_U = torch.full_like(token_U, len(order_N)).scatter_reduce_(0, token_of_N, order_N, "amin")
+        before_U = tree.before_BT[places_BT][first_U]
+        # The head gets the hidden states before these alone, [1, U, V]: tools and prompts write most of an episode's
+        # tokens, and what a model does to its logits stays.
+        hook = self.model.get_output_embeddings().register_forward_pre_hook(
+            lambda _, inputs: (inputs[0].flatten(0, 1)[before_U].unsqueeze(0), *inputs[1:])
+        )
+        mask = tree.seen
+        if mask.dim() == 4:  # what is added to attention scores: every implementation of attention takes it
+            mask = torch.zeros(mask.shape, dtype=self.model.dtype, device=self.device).masked_fill_(~mask, -torch.inf)
+        try:
+            logits_UV = self.forward(tree.ids_RN, mask, tree.position_RN, use_cache=False).squeeze(0)
+        finally:
+            hook.remove()
+        nucleus_UK = None if nucleus_BTK is None else nucleus_BTK[places_BT][first_U]
+        ids_U = rollouts.ids_BT[places_BT][first_U]
+        logp_U, entropy_U = token_logprobs(logits_UV, ids_U, temperature, nucleus_UK)
+        zeros_BT = logp_U.new_zeros(written_BT.shape)
+        logp_BT = zeros_BT.index_put(places_BT, logp_U[token_of_N])
+        return logp_BT, zeros_BT.index_put(places_BT, entropy_U[token_of_N])
 
-    def forward(
-        self,
-        ids_BT: Tensor,
-        context_mask_BT: Tensor,
-        cache: DynamicCache,
-        keep: int = 0,
-        context_BT: Tensor | None = None,
-    ) -> Tensor:
-        """Return logits [B, keep or T, V] after ``ids_BT``. The mask covers all tokens up to and including these.
+    def forward(self, ids_BT: Tensor, mask: Tensor, position_BT: Tensor | None = None, **options: Any) -> Tensor:
+        """Return the logits after ``ids_BT`` [B, T, V].
 
-        With ``context_BT`` these tokens see those of their own context only, and the prompt before them.
+        The mask [B, L] covers all tokens up to and including these, or says what each sees [B, 1, T, L] where they have
+        positions of their own. ``options`` are the model's.
         """
-        mask, position_BT = context_mask_BT.long(), (context_mask_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
-        if context_BT is not None:
-            mask, position_BT = separate_contexts(context_mask_BT, context_BT)
+        if position_BT is None:
+            position_BT, mask = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :], mask.long()
         with self.adapter.disable_adapter() if self.adapter and self.is_start else nullcontext():
-            output = self.model(
-                input_ids=ids_BT,
-                attention_mask=mask,
-                position_ids=position_BT,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=keep,
-            )
+            output = self.model(input_ids=ids_BT, attention_mask=mask, position_ids=position_BT, **options)
         logits: Tensor = output.logits
         return logits
 
@@ -354,9 +356,6 @@ def prompt_ids(
 
     A chat template without tools has them in the system message; with ``fold_system`` that begins the first user turn.
     Without a chat template the prompt is the plain text as its tokenizer begins texts, such as with BOS.
-
-    Raises:
-        InvalidError: the chat template refuses the messages, for example a system message.
     """
     described = "tools" in (tokenizer.chat_template or "")
     shown = (prompt if described or not tools else with_tools(prompt, tools)).with_documents
@@ -399,19 +398,6 @@ def use_grouped_attention(model: Any) -> None:
         AttentionInterface.register(NAME, grouped_attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
         model.set_attn_implementation(NAME)
-
-
-def separate_contexts(mask_BL: Tensor, context_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the last T tokens see [B, 1, T, L], and their positions [B, T].
-
-    They see what is before them and in the same context, and all that is before the T tokens. A position is the number
-    of tokens that are seen: a context begins after the prompt.
-    """
-    length = context_BT.shape[1]
-    same_BTT = (context_BT.unsqueeze(-1) == context_BT.unsqueeze(-2)).tril() & mask_BL[:, None, -length:]
-    prompt_BTL = mask_BL[:, None, :-length].expand(-1, length, -1)
-    seen_BTL = torch.cat([prompt_BTL, same_BTT], dim=-1)
-    return seen_BTL.unsqueeze(1), (seen_BTL.sum(-1) - 1).clamp(min=0)
 
 
 def grouped_attention(
@@ -489,6 +475,7 @@ class Decoding:
     """Keys and values of a batch, and the logits of its next tokens [B, V]. The mask is True at a token.
 
     ``prompt_B`` are the numbers of tokens of prompts. Where it ``grows``, all layers hold every token: some may go.
+    Messages with the same tokens so far share a sequence, and part where these begin to differ.
     """
 
     policy: Policy
@@ -499,41 +486,59 @@ class Decoding:
     grows: bool
 
     def sample(self, messages: Sequence[_Message], sampling: SamplingConfig) -> None:
-        """Sample tokens of messages [B], until some of them end or have ``max_new_tokens``."""
-        ends, over_B = self.policy.end_ids, torch.zeros_like(self.mask_BC[:, 0])
-        uniform_BN = torch.stack([one.uniform_N for one in messages])
-        length_B = torch.tensor([len(one.ids) for one in messages], device=over_B.device)
+        """Sample tokens of messages [M], until some of them end or have ``max_new_tokens``."""
+        ends, device = self.policy.end_ids, self.mask_BC.device
+        uniform_MN = torch.stack([one.uniform_N for one in messages])
+        place_M = torch.tensor([one.place for one in messages], device=device)
+        length_M = torch.tensor([len(one.ids) for one in messages], device=device)
+        over_M = torch.zeros_like(place_M, dtype=torch.bool)
         enough = math.ceil(len(messages) / REFILL) if self.grows else len(messages)
         tokens: list[Tensor] = []
         masks: list[Tensor] = []
         nuclei: list[Tensor] = []
         over = 0
         while over < enough:
-            uniform_B1 = uniform_BN.gather(-1, length_B.clamp(max=sampling.max_new_tokens - 1).unsqueeze(-1))
-            token_B, nucleus_BK = sample_tokens(self.logits_BV, sampling.temperature, sampling.top_p, uniform_B1)
-            tokens.append(torch.where(over_B, ends[0], token_B))
-            masks.append(~over_B)
-            if nucleus_BK is not None:
-                nuclei.append(nucleus_BK)
-            length_B = length_B + masks[-1]
-            over_B = over_B | torch.isin(token_B, ends) | (length_B == sampling.max_new_tokens)
-            over = int(over_B.sum())
+            uniform_M1 = uniform_MN.gather(-1, length_M.clamp(max=sampling.max_new_tokens - 1).unsqueeze(-1))
+            logits_MV = self.logits_BV[place_M]
+            token_M, nucleus_MK = sample_tokens(logits_MV, sampling.temperature, sampling.top_p, uniform_M1)
+            tokens.append(torch.where(over_M, ends[0], token_M))
+            masks.append(~over_M)
+            if nucleus_MK is not None:
+                nuclei.append(nucleus_MK)
+            length_M = length_M + masks[-1]
+            over_M = over_M | torch.isin(token_M, ends) | (length_M == sampling.max_new_tokens)
+            over = int(over_M.sum())
             if over == len(messages) and messages[0].transcript.episode is None:
                 break
-            self.mask_BC = torch.cat([self.mask_BC, masks[-1].unsqueeze(-1)], dim=-1)
-            logits_B1V = self.policy.forward(tokens[-1].unsqueeze(-1), self.mask_BC, self.cache, keep=1)
-            self.logits_BV = logits_B1V.squeeze(1)
+            pair_M2 = torch.stack([place_M, tokens[-1]], dim=-1)
+            pair_B2, place_M = torch.unique(pair_M2, dim=0, return_inverse=True)
+            if pair_B2[:, 0].tolist() != list(range(len(self.mask_BC))):  # some part, or are no longer needed
+                self.cache.batch_select_indices(pair_B2[:, 0])
+                self.mask_BC, self.prompt_B = self.mask_BC[pair_B2[:, 0]], self.prompt_B[pair_B2[:, 0]]
+            is_token_B = torch.zeros_like(pair_B2[:, 0], dtype=torch.bool).index_put((place_M,), masks[-1])
+            self.mask_BC = torch.cat([self.mask_BC, is_token_B.unsqueeze(-1)], dim=-1)
+            cached = {"past_key_values": self.cache, "logits_to_keep": 1}
+            self.logits_BV = self.policy.forward(pair_B2[:, 1:], self.mask_BC, **cached).squeeze(1)
         if self.logits_BV.isnan().any():
             raise NonFiniteError("the policy computes NaN", hint=LOWER_LR)
-        ids_BN, counts = torch.stack(tokens, dim=-1).tolist(), torch.stack(masks).sum(0).tolist()
-        nucleus_BNK = torch.stack(nuclei, dim=1) if nuclei else None
-        for place, (one, is_over) in enumerate(zip(messages, over_B.tolist(), strict=True)):
-            one.ids, one.is_over = one.ids + ids_BN[place][: counts[place]], is_over
-            one.nuclei += [] if nucleus_BNK is None else [nucleus_BNK[place, : counts[place]]]
+        ids_MN, counts = torch.stack(tokens, dim=-1).tolist(), torch.stack(masks).sum(0).tolist()
+        nucleus_MNK = torch.stack(nuclei, dim=1) if nuclei else None
+        for row, (one, is_over, place) in enumerate(zip(messages, over_M.tolist(), place_M.tolist(), strict=True)):
+            one.ids, one.is_over, one.place = one.ids + ids_MN[row][: counts[row]], is_over, place
+            one.nuclei += [] if nucleus_MNK is None else [nucleus_MNK[row, : counts[row]]]
 
     @staticmethod
-    def of(rows: Sequence[tuple[Decoding, int]]) -> Decoding:
-        """Return a batch of sequences of other batches, each named by its place there, without what they do not see."""
+    def of(messages: Sequence[_Message], answers: Sequence[tuple[Sequence[int], bool]] = ()) -> Decoding:
+        """Move messages to a batch of their own, without what its sequences do not see, and return it.
+
+        Each may be followed by the tokens of an answer, at least one; with True these see the prompt alone.
+        """
+        keys = [
+            (one.decoding, one.place, *((tuple(answer[0]), answer[1]) if answer else ()))
+            for one, answer in zip_longest(messages, answers)
+        ]
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        rows = [(key[0], key[1]) for key in places]
         widest = max((batch for batch, _ in rows), key=lambda batch: batch.mask_BC.shape[1])
         seen = [batch.mask_BC[place] for batch, place in rows]
         chosen = [one.nonzero().flatten() for one in seen] if widest.grows else None
@@ -555,7 +560,7 @@ class Decoding:
             if isinstance(layer, GrowingLayer):
                 layer.buffers, layer.views = (buffers[0], buffers[1]), (layer.keys, layer.values)
         masks = [one[one] for one in seen] if chosen is not None else seen
-        return Decoding(
+        batch = Decoding(
             widest.policy,
             cache,
             pad_sequence(masks, batch_first=True, padding_side="left"),
@@ -563,19 +568,19 @@ class Decoding:
             torch.stack([batch.prompt_B[place] for batch, place in rows]),
             widest.grows,
         )
-
-    def append(self, rows: Sequence[Sequence[int]], fresh: Sequence[bool]) -> None:
-        """Extend each sequence by given tokens, at least one; of a ``fresh`` one these see the prompt alone."""
-        device = self.mask_BC.device
-        prompt_BC = self.mask_BC.cumsum(-1) <= self.prompt_B.unsqueeze(-1)
-        self.mask_BC &= prompt_BC | ~torch.tensor(fresh, device=device).unsqueeze(-1)
-        ids = [torch.tensor(row, device=device) for row in rows]
-        masks = [torch.ones_like(row, dtype=torch.bool) for row in ids]
-        # on the left, so that the last column has the last token of every sequence
-        ids_BN = pad_sequence(ids, batch_first=True, padding_side="left")
-        mask_BN = pad_sequence(masks, batch_first=True, padding_side="left")
-        self.mask_BC = torch.cat([self.mask_BC, mask_BN], dim=-1)
-        self.logits_BV = self.policy.forward(ids_BN, self.mask_BC, self.cache, keep=1).squeeze(1)
+        for message, key in zip(messages, keys, strict=True):
+            message.decoding, message.place = batch, places[key]
+        if answers:
+            fresh_B1 = torch.tensor([[key[3]] for key in places], device=batch.mask_BC.device)
+            batch.mask_BC &= (batch.mask_BC.cumsum(-1) <= batch.prompt_B.unsqueeze(-1)) | ~fresh_B1
+            ids = [torch.tensor(key[2], device=fresh_B1.device) for key in places]
+            masks = [torch.ones_like(row, dtype=torch.bool) for row in ids]
+            # on the left, so that the last column has the last token of every sequence
+            ids_BN, mask_BN = (pad_sequence(some, batch_first=True, padding_side="left") for some in (ids, masks))
+            batch.mask_BC = torch.cat([batch.mask_BC, mask_BN], dim=-1)
+            logits_B1V = batch.policy.forward(ids_BN, batch.mask_BC, past_key_values=cache, logits_to_keep=1)
+            batch.logits_BV = logits_B1V.squeeze(1)
+        return batch
 
 
 CHUNK = 2**23

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, groupby, repeat
+from itertools import accumulate, groupby, pairwise, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -94,20 +94,35 @@ class Rollouts:
         """Tokens that the policy wrote in each completion [B]."""
         return self.written_BT.sum(-1)
 
+    def beginnings(self, rows: Sequence[int]) -> tuple[list[int], list[Tensor], list[int]]:
+        """Return rows in an order in which those that begin alike are neighbours, and the tokens [L, 2] of each.
+
+        A token is its id and its context, -1 in the prompt. The third list has for each row with how many of the same
+        tokens it begins as the one before.
+        """
+        context_BT = torch.zeros_like(self.ids_BT) if self.context_BT is None else self.context_BT
+        asked_QPN = torch.stack([self.prompt_ids_QP, torch.full_like(self.prompt_ids_QP, -1)], dim=-1)
+        asked = [one[mask] for one, mask in zip(asked_QPN, self.prompt_mask_QP, strict=True)]
+        both_BTN = torch.stack([self.ids_BT, context_BT], dim=-1)
+        tokens = {row: torch.cat([asked[int(self.prompt_of_B[row])], both_BTN[row][self.mask_BT[row]]]) for row in rows}
+        order, shared = sorted(tokens, key=lambda row: tokens[row].tolist()), [0]
+        for one, other in pairwise(tokens[row] for row in order):
+            length = min(len(one), len(other))
+            shared.append(int((one[:length] == other[:length]).all(-1).cumprod(0).sum()))
+        return order, [tokens[row] for row in order], shared
+
     def micro_batches(self, rows_N: Tensor, max_tokens: int) -> list[tuple[Tensor, Rollouts]]:
-        """Return the chosen rows, in order, and their completions, in batches of so many tokens with their padding."""
-        tokens, prompts = self.mask_BT.sum(-1).tolist(), self.prompt_of_B.tolist()
-        asked = self.prompt_mask_QP.sum(-1)[self.prompt_of_B].tolist()
+        """Return the chosen rows and their completions, in batches of at most so many tokens or a single completion.
+
+        Those that begin alike are together: what they share is computed once (`token_tree`).
+        """
+        order, tokens, shared = self.beginnings(rows_N.tolist())
+        own = [len(one) - begun for one, begun in zip(tokens, shared, strict=False)]
         batches = micro_batches(
-            rows_N.tolist(),
-            max_tokens,
-            lambda some: (
-                len(some) * max(tokens[row] for row in some)
-                + len({prompts[row] for row in some}) * max(asked[row] for row in some)
-            ),
+            range(len(order)), max_tokens, lambda some: shared[some[0]] + sum(own[some[0] : some[-1] + 1])
         )
-        chosen = [torch.tensor(rows, device=rows_N.device) for rows in batches]
-        return [(rows, self.select(rows)) for rows in chosen]
+        chosen = [torch.tensor([order[place] for place in some], device=rows_N.device) for some in batches]
+        return [(some, self.select(some)) for some in chosen]
 
     def completions(self, policy: str, step: int, sampling: SamplingConfig) -> list[Completion]:
         """Return the completions as values of the policy after ``step`` steps; demonstrations as they are."""
@@ -144,6 +159,57 @@ class Rollouts:
             truncated_B=self.truncated_B[rows],
             **chosen,
         )
+
+
+@dataclass(frozen=True)
+class TokenTree:
+    """Completions after their prompts, as R sequences of N tokens: what is ``seen`` from each, and their positions.
+
+    ``place_BT`` is the place [R · N] of each completion token, and ``before_BT`` that of the token before it.
+    """
+
+    ids_RN: Tensor
+    position_RN: Tensor
+    seen: Tensor
+    place_BT: Tensor
+    before_BT: Tensor
+
+
+def token_tree(rollouts: Rollouts) -> TokenTree:
+    """Return one sequence in which what completions begin with is there once, for all that begin so.
+
+    A token sees those before it in its completion ("tree attention", SpecInfer, arXiv 2305.09781), and in its context:
+    the prompt, and what follows the last note.
+    """
+    order, tokens, shared = rollouts.beginnings(range(len(rollouts.ids_BT)))
+    places, count = [torch.empty(0, dtype=torch.long, device=rollouts.ids_BT.device)], 0
+    ids, seen = list[Tensor](), list[tuple[Tensor, Tensor, Tensor]]()
+    place_BT, before_BT = torch.zeros_like(rollouts.ids_BT), torch.zeros_like(rollouts.ids_BT)
+    for row, (id_L, context_L), begun in zip(order, (one.unbind(-1) for one in tokens), shared, strict=True):
+        fresh = torch.arange(count, count := count + len(id_L) - begun, device=id_L.device)
+        places.append(torch.cat([places[-1][:begun], fresh]))
+        seen_LL = ((context_L == context_L.unsqueeze(-1)) | (context_L < 0)).tril()
+        seen.append((fresh.unsqueeze(-1), places[-1], seen_LL[begun:]))
+        ids.append(id_L[begun:])
+        asked = int((context_L < 0).sum())
+        place_BT[row, rollouts.mask_BT[row]] = places[-1][asked:]
+        before_BT[row, rollouts.mask_BT[row]] = places[-1][asked - 1 : -1]
+    seen_NN = torch.zeros(count, count, dtype=torch.bool, device=rollouts.ids_BT.device)
+    for fresh_N1, places_L, seen_NL in seen:
+        seen_NN[fresh_N1, places_L] = seen_NL
+    return TokenTree(torch.cat(ids)[None], seen_NN.sum(-1)[None] - 1, seen_NN[None, None], place_BT, before_BT)
+
+
+def separate_sequences(rollouts: Rollouts) -> TokenTree:
+    """Return a sequence for each completion: for models whose layers do not see all tokens."""
+    order, tokens, _ = rollouts.beginnings(range(len(rollouts.ids_BT)))
+    ids_BN = pad_sequence([one[:, 0] for one in tokens], batch_first=True)
+    seen_BN = pad_sequence([torch.ones_like(one[:, 0]) for one in tokens], batch_first=True)
+    place_BT = torch.zeros_like(rollouts.ids_BT)
+    for number, (row, one) in enumerate(zip(order, tokens, strict=True)):
+        columns = torch.arange(len(one), device=one.device)[one[:, 1] >= 0]
+        place_BT[row, rollouts.mask_BT[row]] = number * ids_BN.shape[1] + columns
+    return TokenTree(ids_BN, seen_BN.cumsum(-1) - 1, seen_BN, place_BT, place_BT - 1)
 
 
 def join(parts: Sequence[Rollouts]) -> Rollouts:

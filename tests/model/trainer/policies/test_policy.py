@@ -71,9 +71,11 @@ def test_prompt_ids_follow_the_tokenizer_and_its_template() -> None:
 
 
 def test_logprobs_equal_plain_forward_passes() -> None:
-    for temperature in [1.0, 0.6]:
+    for temperature, sees_all in [(1.0, True), (0.6, True), (1.0, False)]:
         policy = tiny_policy(dtype=torch.float64)
+        policy.sees_all = sees_all  # False as of a model with sliding windows
         rollouts = sampled(policy)
+        rollouts.ids_BT[1:3, :2] = rollouts.ids_BT[0, :2]  # these begin alike
         weights = torch.linspace(-1, 1, rollouts.ids_BT.numel(), dtype=torch.float64).view_as(rollouts.ids_BT)
         logp, entropy = policy.logprobs(rollouts, temperature)
         (logp * weights).sum().backward()
