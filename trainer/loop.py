@@ -316,11 +316,7 @@ WARM_UP_FOLDER = "demonstrations"
 
 
 def warmed_up_model(config: TrainConfig) -> Path:
-    """Return the folder of the model after the warm-up.
-
-    Raises:
-        InvalidError: The run has no demonstrations, or no folder.
-    """
+    """Return the folder of the model after the warm-up."""
     if config.out is None or config.demonstrations is None:
         raise InvalidError("a warm-up needs demonstrations, and the folder of the run", hint="set both", path="out")
     return checkpoint.folder(config.out / WARM_UP_FOLDER, config.demonstrations.steps) / "model"
@@ -490,9 +486,10 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     if not supervised and not optim.kl_beta and state.algorithm.loss is built_in_loss:
         moves_N = (gains[rows_N] != 0).any(-1)
         rows_N, idle_N = rows_N[moves_N], rows_N[~moves_N]
-    batches = [(*batch, True) for batch in rollouts.micro_batches(rows_N, optim.micro_tokens)]
+    size = optim.micro_tokens, state.policy.width
+    batches = [(*batch, True) for batch in rollouts.micro_batches(rows_N, *size)]
     if reference is not None:
-        batches += [(*batch, False) for batch in rollouts.micro_batches(idle_N, optim.micro_tokens)]
+        batches += [(*batch, False) for batch in rollouts.micro_batches(idle_N, *size)]
     with torch.no_grad():
         ref_logp = [reference.logprobs(part, temperature)[0] for _, part, _ in batches] if reference else []
     if optim.kl_beta and optim.kl_in == "reward" and ref_logp:

@@ -670,12 +670,7 @@ def _on_record(store: Runs, run_id: int | None) -> StoredRun | None:
 
 
 def read_config(out: Path) -> dict[str, Any]:
-    """Return the content of the ``config.json`` that a run was started with.
-
-    Raises:
-        NotFoundError: There is none.
-        InvalidError: It is damaged.
-    """
+    """Return the content of the ``config.json`` that a run was started with."""
     path = out / "config.json"
     if not path.is_file():
         raise NotFoundError(f"no training run in {out}", hint="`rubricsvc runs show` has ids and folders")

@@ -463,12 +463,7 @@ class LabelSource:
         )
 
     def _score(self, what: str, rubric: Rubric, part: str) -> dict[str, list[Verdict]]:
-        """Have a rubric scored on a part by a job, or by the one that was submitted for it; return the verdicts by key.
-
-        Raises:
-            InvalidError: The budget is used up, or the job was cancelled.
-            UnavailableError: More than `MAX_FAILED` of the verdicts failed.
-        """
+        """Have a rubric scored on a part by a job, or that submitted for it before; return the verdicts by key."""
         name, jobs, left, lineage = self._name(what), self._s.jobs, self._left(), f"evolution-{self._data.id}"
         submitted = map(jobs.get, self._s.evolutions.get(self._data.id).jobs)
         known = next((one for one in submitted if one.name == name), None)

@@ -100,12 +100,7 @@ def _columns(chunks: labels.Chunks, width: int) -> Floats:
 def _scored(
     session: Session, ref: int | str, query: AnalysisQuery
 ) -> tuple[Selection, JudgeRow, VerdictMatrix, list[Rubric], str | None, Mapping[int, Sequence[str]]]:
-    """Return a judge's newest verdicts under a rubric version, or all of a job; what pools them, and prompts' tags.
-
-    Raises:
-        NotFoundError: There is no such rubric, job or judge.
-        InvalidError: No completion was scored, or more than `MAX_COMPLETIONS`.
-    """
+    """Return a judge's newest verdicts under a rubric version, or all of a job; what pools them, and prompts' tags."""
     if ref != ALL:
         selection, judge = scope_of(session, ref, query.job_id, query.judge)
     elif query.job_id is None:

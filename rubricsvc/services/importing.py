@@ -264,12 +264,7 @@ class _Importer:
                 self.file.errors.add(location.error(error.code, str(error), (path,) if path else ()))
 
     def _completion_of(self, line: files.LabelLine) -> int:
-        """Return the id of the labelled completion.
-
-        Raises:
-            NotFoundError: there is none with these digests, or these ids of the file.
-            InvalidError: there are several.
-        """
+        """Return the id of the labelled completion."""
         if line.prompt_digest is not None and line.completion_digest is not None:
             if (id_ := completions.id_of_digests(self.session, line.prompt_digest, line.completion_digest)) is None:
                 message = "no completion with these digests of prompt and completion in this database; import it first"

@@ -31,12 +31,7 @@ def prompt_of(given: Chat, place: int, ignored: set[str] | None = None) -> Promp
 def completion_of(
     given: Chat, place: int, ignored: set[str] | None = None, *, policy: str, step: int | None
 ) -> Completion:
-    """Return a completion of a trainer's batch. Messages with tool calls or reasoning are kept.
-
-    Raises:
-        InvalidError: a message is invalid, or none is the assistant's, whose text is rewarded; ``path`` begins with
-            ``completions`` and the place.
-    """
+    """Return a completion of a trainer's batch. Messages with tool calls or reasoning are kept."""
     if isinstance(given, str):
         return Completion(text=storable(given), policy=policy, step=step)
     path = f"completions.{place}"

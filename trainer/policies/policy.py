@@ -169,6 +169,11 @@ class Policy:
         self.base, self.is_start = ("", ""), False
         self.model = model.eval()
         use_grouped_attention(model)
+        if torch.backends.cpu.get_cpu_capability() == "AVX2" and self.device.type == "cpu":
+            for layer in model.modules():
+                layer.__class__ = FewRowsLinear if type(layer) is torch.nn.Linear else type(layer)
+        # tokens of a pass in which attention to all takes as long as the weights: 24 d² operations against 4 d a token
+        self.width = 6.0 * model.config.get_text_config().hidden_size
         # in each layer all tokens before one are seen: there are no sliding windows, and no states
         self.sees_all = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
         if acting is not None and acting.limits.notes and not self.sees_all:
@@ -410,12 +415,12 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """Compute what ``sdpa_attention_forward`` computes, and call it where this shape does not apply.
 
-    It does not apply without groups, with a mask for each head, or with implied causality instead of a mask. The result
-    is [B, T, H, D].
+    It does not apply without groups, with a mask for each head, with implied causality instead of a mask, or in a pass
+    without a cache, whose mask would be copied for each layer. The result is [B, T, H, D].
     """
     batch, heads, length, size = query_BHTD.shape
     group = heads // key_BKLD.shape[1]
-    plain = length == 1 if attention_mask is None else attention_mask.shape[1] == 1
+    plain = length == 1 if attention_mask is None else attention_mask.shape[1] == 1 and length < key_BKLD.shape[2]
     if group == 1 or not plain or kwargs.get("position_bias") is not None or kwargs.get("cache") is not None:
         output: tuple[Tensor, None] = sdpa_attention_forward(
             module, query_BHTD, key_BKLD, value_BKLD, attention_mask, **kwargs
@@ -431,6 +436,16 @@ def grouped_attention(
         scale=kwargs.get("scaling"),
     )
     return folded.reshape(batch, heads, length, -1).transpose(1, 2).contiguous(), None
+
+
+class FewRowsLinear(torch.nn.Linear):
+    """Multiplies up to 32 rows as W xᵀ: decoding on a CPU with AVX2 takes 0.6 to 0.9 of the time of x Wᵀ."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return x Wᵀ + b, as `torch.nn.Linear` does."""
+        if torch.is_grad_enabled() or input.numel() > 32 * self.in_features or self.bias is not None:
+            return super().forward(input)
+        return (self.weight @ input.flatten(0, -2).T).T.reshape(*input.shape[:-1], -1)
 
 
 ROOM = 64

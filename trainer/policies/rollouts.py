@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -33,18 +34,21 @@ PASS_TOKENS = 256
 """Tokens that take about as long as what a pass costs by itself: reading weights, adding gradients."""
 
 
-def micro_batches(items: Sequence[T], max_tokens: int, padded: Callable[[Sequence[T]], int]) -> list[Sequence[T]]:
+def micro_batches(
+    items: Sequence[T], max_tokens: int, padded: Callable[[Sequence[T]], int], width: float = math.inf
+) -> list[Sequence[T]]:
     """Return the items, in order, in the batches that take the least time together.
 
-    ``padded`` returns the tokens of a batch with padding: at most ``max_tokens``, or a single item.
+    ``padded`` returns the tokens of a batch with padding: at most ``max_tokens``, or a single item. Where each token
+    attends to all of its pass, attention takes as long as the rest in a pass of ``width`` tokens.
     """
-    best: list[tuple[int, int]] = [(0, 0)]  # of the first items: tokens, and where their last batch begins
+    best: list[tuple[float, int]] = [(0, 0)]  # of the first items: tokens, and where their last batch begins
     for end in range(1, len(items) + 1):
-        ways = list[tuple[int, int]]()
+        ways = list[tuple[float, int]]()
         for begin in range(end - 1, -1, -1):
             if (tokens := padded(items[begin:end])) > max_tokens and ways:
                 break
-            ways.append((best[begin][0] + tokens + PASS_TOKENS, begin))
+            ways.append((best[begin][0] + tokens + tokens**2 / width + PASS_TOKENS, begin))
         best.append(min(ways))
     batches, end = list[Sequence[T]](), len(items)
     while end:
@@ -111,7 +115,7 @@ class Rollouts:
             shared.append(int((one[:length] == other[:length]).all(-1).cumprod(0).sum()))
         return order, [tokens[row] for row in order], shared
 
-    def micro_batches(self, rows_N: Tensor, max_tokens: int) -> list[tuple[Tensor, Rollouts]]:
+    def micro_batches(self, rows_N: Tensor, max_tokens: int, width: float) -> list[tuple[Tensor, Rollouts]]:
         """Return the chosen rows and their completions, in batches of at most so many tokens or a single completion.
 
         Those that begin alike are together: what they share is computed once (`token_tree`).
@@ -119,7 +123,7 @@ class Rollouts:
         order, tokens, shared = self.beginnings(rows_N.tolist())
         own = [len(one) - begun for one, begun in zip(tokens, shared, strict=False)]
         batches = micro_batches(
-            range(len(order)), max_tokens, lambda some: shared[some[0]] + sum(own[some[0] : some[-1] + 1])
+            range(len(order)), max_tokens, lambda some: shared[some[0]] + sum(own[some[0] : some[-1] + 1]), width
         )
         chosen = [torch.tensor([order[place] for place in some], device=rows_N.device) for some in batches]
         return [(some, self.select(some)) for some in chosen]

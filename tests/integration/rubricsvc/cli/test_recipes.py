@@ -14,9 +14,9 @@ RECIPES = Path(__file__).parents[4] / "recipes"
 MINIATURE = {
     'judge = "embedded"': 'judge = {name = "letters", engine = "letters", model = "m"}',
     'model = "embedded"': 'model = "policy"\ndtype = "float32"', "steps = 20\n": "steps = 1\n",
-    "steps = 24\n": "steps = 1\n", "checkpoint_every = 5": "checkpoint_every = 1",
-    "prompts_per_step = 2": "prompts_per_step = 1", "group_size = 8": "group_size = 2",
-    "max_new_tokens = 96": "max_new_tokens = 4", "every = 10": "every = 1", "samples = 2": "samples = 1",
+    "steps = 14\n": "steps = 1\n", "checkpoint_every = 5": "checkpoint_every = 1",
+    "prompts_per_step = 4": "prompts_per_step = 1", "group_size = 8": "group_size = 2",
+    "max_new_tokens = 80": "max_new_tokens = 4", "every = 10": "every = 1", "samples = 2": "samples = 1",
     "seeds = [0, 1, 2]": "seeds = [0]", "sampling.group_size = [4, 8]": "sampling.group_size = [2]",
 }  # fmt: skip
 """What a recipe has, and what stands in its place; `research.toml` has all but the last two."""
