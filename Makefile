@@ -19,10 +19,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: install ## a policy learns to search, open and cite documents, with a report (about 15 minutes)
+demo: install ## a policy learns to search, open and cite documents, with a report (10 to 15 minutes)
 	$(BIN)/rubricsvc demo
 
-research: install ## recipes/research.toml in the folder research-out, with its report (half an hour on 2 cores with AVX-512; needs the Debian package postgresql-doc)
+research: install ## recipes/research.toml in the folder research-out, with its report (40 minutes on 2 cores with AVX2; needs the Debian package postgresql-doc)
 	@mkdir -p research-out && cp recipes/research.toml research-out
 	@printf 'database_url = "sqlite:///rubricsvc.db"\ncollections_dir = "collections"\n' > research-out/rubricsvc.toml
 	cd research-out && export PATH="$(CURDIR)/$(BIN):$$PATH" && \
@@ -87,8 +87,8 @@ bench-throttle: install ## adaptive concurrency and the circuit breaker against 
 bench-prefix: install ## ten criteria on one completion against one
 	$(RUN) -m bench.bench_prefix
 
-bench-train: install ## one training step of the embedded model, here and by TRL
-	$(RUN) -m bench.bench_train --trl $(BIN)/python
+bench-train: install ## one training step of the embedded model, here and by TRL in the same type (ARGS="--tokens 256"; ARGS="--dtype bfloat16")
+	$(RUN) -m bench.bench_train --trl $(BIN)/python $(ARGS)
 
 bench-recording: install ## what recording its rollouts costs of a training step, on SQLite and PostgreSQL (5 minutes)
 	$(RUN) -m tests.services $(BIN)/python -m bench.bench_recording $(ARGS)

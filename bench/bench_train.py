@@ -1,9 +1,10 @@
-"""Time of a training step by stage: 16 completions of 40 tokens, SmolLM2-135M, 2 threads.
+"""Time of a training step by stage: 16 completions of at most 40 tokens, SmolLM2-135M, 2 threads.
 
-    python -m bench.bench_train [--steps N] [--model NAME] [--dtype bfloat16|float32] [--threads N] [--trl PYTHON]
+    python -m bench.bench_train [--steps N] [--tokens N] [--dtype bfloat16|float32] [--threads N] [--trl PYTHON]
 
 The reward is the length of the text, which takes no time: sampling, forward and backward passes and the optimiser are
-measured. The first step is warm-up and not counted. The last line is JSON; times are medians in seconds.
+measured. The first step is warm-up and not counted. TRL trains in the same type. The last line is JSON; times are
+medians in seconds, tokens those of the completions of a step.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5, help="steps to measure")
     parser.add_argument("--model", default="embedded")
-    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--tokens", type=int, default=40, help="most tokens of a completion")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--trl", metavar="PYTHON", help="Python of an environment with TRL, to compare with")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    sampling = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40}
+    sampling = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": given.tokens}
     config = TrainConfig.model_validate({"steps": given.steps + 1, "sampling": sampling})
     policy = Policy.load(given.model, dtype=given.dtype)
     optimizer_seconds: list[float] = []
@@ -88,18 +90,18 @@ def main() -> None:
     rounded |= {"dtype": given.dtype, "threads": given.threads, "steps": len(counted)}
     if given.trl:
         del policy  # its memory
-        theirs = trl_step_s(given.trl, given.steps)
-        rounded |= {"trl_step_s": theirs, "trl_ratio": round(theirs / figures["step_s"], 2)}
+        theirs = trl_step(given.trl, given.steps, given.tokens, given.dtype)
+        rounded |= theirs | {"trl_ratio": round(theirs["trl_step_s"] / figures["step_s"], 2)}
     print(json.dumps(rounded))
 
 
-def trl_step_s(python: str, steps: int) -> float:
-    """Return the median seconds of TRL's step."""
+def trl_step(python: str, steps: int, tokens: int, dtype: str) -> dict[str, float]:
+    """Return the median seconds and tokens of TRL's step."""
     folder = embedded_model(get_settings().cache_dir)
     script = Path(__file__).with_name("trl_step.py")
-    command = [python, str(script), str(folder), str(steps), json.dumps(QUESTIONS)]
+    command = [python, str(script), str(folder), str(steps), str(tokens), dtype, json.dumps(QUESTIONS)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return float(json.loads(done.stdout.splitlines()[-1])["step_s"])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

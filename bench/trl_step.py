@@ -1,8 +1,8 @@
 """The step of `bench_train` by TRL's GRPOTrainer, in an environment that has TRL.
 
-    PYTHON -m bench.trl_step MODEL_FOLDER STEPS QUESTIONS_AS_JSON
+    PYTHON -m bench.trl_step MODEL_FOLDER STEPS TOKENS DTYPE QUESTIONS_AS_JSON
 
-16 completions of 40 tokens, a reward that takes no time, and TRL's defaults except for gradient checkpointing. The last
+16 completions, a reward that takes no time, and TRL's defaults except for gradient checkpointing. The last
 line is JSON: the median seconds of a step without the first. It imports nothing of this project.
 """
 
@@ -33,12 +33,12 @@ class StepTimer(TrainerCallback):  # type: ignore[misc] # this file runs where t
         self.seconds.append(time.perf_counter() - self.start)
 
 
-def main(folder: str, steps: str, questions: str) -> None:
+def main(folder: str, steps: str, tokens: str, dtype: str, questions: str) -> None:
     prompts = [[{"role": "user", "content": question}] for question in json.loads(questions)]
     timer = StepTimer()
     with tempfile.TemporaryDirectory() as out:
         trainer = GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(folder, dtype="float32"),
+            model=AutoModelForCausalLM.from_pretrained(folder, dtype=dtype),
             processing_class=AutoTokenizer.from_pretrained(folder),
             reward_funcs=lambda completions, **_: [float(len(one[0]["content"])) for one in completions],
             args=GRPOConfig(
@@ -46,11 +46,12 @@ def main(folder: str, steps: str, questions: str) -> None:
                 max_steps=int(steps) + 1,
                 per_device_train_batch_size=16,
                 num_generations=4,
-                max_completion_length=40,
+                max_completion_length=int(tokens),
                 gradient_checkpointing=False,  # the default saves memory and costs time
                 bf16=False,
                 use_cpu=True,
                 report_to="none",
+                logging_steps=1,
                 save_strategy="no",
                 disable_tqdm=True,
             ),
@@ -59,7 +60,11 @@ def main(folder: str, steps: str, questions: str) -> None:
         )
         trainer.train()
     counted = timer.seconds[1:]
-    print(json.dumps({"step_s": round(statistics.median(counted), 3), "steps": len(counted)}))
+    lengths = [
+        line["completions/mean_length"] for line in trainer.state.log_history if "completions/mean_length" in line
+    ]
+    tokens_per_step = statistics.median(16 * length for length in lengths[1:])
+    print(json.dumps({"trl_step_s": round(statistics.median(counted), 3), "trl_tokens_per_step": tokens_per_step}))
 
 
 if __name__ == "__main__":
