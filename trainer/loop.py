@@ -452,14 +452,6 @@ class Update:
     logprob_sums_B: Tensor
 
 
-def _gains(state: TrainState, rewards: GroupRewards, rollouts: Rollouts) -> tuple[Tensor, Tensor]:
-    """Return the advantages [B], and those of tokens: [B, T] with credit, else [B, 1]."""
-    optim = state.config.optim
-    advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
-    given = (advantages_B, rewards, rollouts, state.policy.tokenizer, optim.credit)
-    return advantages_B, token_advantages(*given) if optim.credit else advantages_B.unsqueeze(-1)
-
-
 def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: int) -> Update:
     """Update the policy on one batch of scored completions.
 
@@ -470,6 +462,13 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     ``rewards`` are those of the rollouts, NaN where there is none; ``step`` counts from 0.
     """
     config, optim, temperature = state.config, state.config.optim, state.config.sampling.temperature
+
+    def gained(rewards: GroupRewards) -> tuple[Tensor, Tensor]:
+        """Return the advantages [B], and those of tokens: [B, T] with credit, else [B, 1]."""
+        advantages_B = state.algorithm.advantages(rewards, optim).flatten().float().to(state.policy.device)
+        given = (advantages_B, rewards, rollouts, state.policy.tokenizer, optim.credit)
+        return advantages_B, token_advantages(*given) if optim.credit else advantages_B.unsqueeze(-1)
+
     if supervised := config.algorithm == SUPERVISED:  # the best of each group is learned, else what is scored
         learned_N = best_rows(rewards.rewards_GM)
     else:
@@ -481,7 +480,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
     lr = state.optimizer.learning_rate(step)
     due = optim.kl_beta > 0 or (optim.kl_every > 0 and (step + 1) % optim.kl_every == 0)
     reference = None if supervised or not due else state.reference
-    advantages_B, gains = _gains(state, rewards, rollouts)
+    advantages_B, gains = gained(rewards)
     idle_N = rows_N[:0]
     if not supervised and not optim.kl_beta and state.algorithm.loss is built_in_loss:
         moves_N = (gains[rows_N] != 0).any(-1)
@@ -499,7 +498,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards: GroupRewards, step: i
                 kl_BT = kl_estimate(state.policy.logprobs(part, temperature)[0], ref_BT, optim.kl)
             kl_B[rows.cpu()] = torch.where(part.written_BT, kl_BT, 0.0).sum(-1).to(kl_B)
         rewards = replace(rewards, rewards_GM=rewards.rewards_GM - optim.kl_beta * kl_B.view_as(rewards.rewards_GM))
-        advantages_B, gains = _gains(state, rewards, rollouts)
+        advantages_B, gains = gained(rewards)
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     sums: dict[str, float] = defaultdict(float)

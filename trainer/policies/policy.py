@@ -50,6 +50,7 @@ from trainer.policies.rollouts import (
 )
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, model_folder, open_pretrained
+from workers.engines.local.prefix_tree import shared_length
 from workers.engines.local.weights import ModelWeights, base_sha256
 from workers.reasoning import reply_texts
 
@@ -286,8 +287,7 @@ class Policy:
         cache = DynamicCache(config=self.model.config)  # its layers of full attention grow in place
         cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
         rows = [ids[mask].tolist() for ids, mask in zip(ids_QP, mask_QP, strict=True)]
-        shared = [len({*ids}) == 1 for ids in zip(*(row[:-1] for row in rows), strict=False)]
-        begun = [*shared, False].index(False) if self.sees_all and rows[1:] else 0
+        begun = shared_length(rows) if self.sees_all else 0
         if begun:  # such as the tools, in the system message
             ids_1N = torch.tensor([rows[0][:begun]], device=ids_QP.device)
             self.forward(ids_1N, torch.ones_like(ids_1N), past_key_values=cache, logits_to_keep=1)
@@ -308,7 +308,8 @@ class Policy:
         where there are any. Both are [B, T], 0 at padding and at tokens that the
         policy did not write; the entropy has no gradient.
         """
-        tree = token_tree(rollouts) if self.sees_all else separate_sequences(rollouts)
+        shares = len(rollouts.ids_BT) > 1 or rollouts.context_BT is not None
+        tree = token_tree(rollouts) if self.sees_all and shares else separate_sequences(rollouts)
         written_BT, nucleus_BTK = rollouts.written_BT, rollouts.nucleus_BTK
         places_BT = written_BT.nonzero(as_tuple=True)
         # Each token once that the policy wrote, and the completion token that stands for it.

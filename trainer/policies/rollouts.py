@@ -205,7 +205,7 @@ def token_tree(rollouts: Rollouts) -> TokenTree:
 
 
 def separate_sequences(rollouts: Rollouts) -> TokenTree:
-    """Return a sequence for each completion: for models whose layers do not see all tokens."""
+    """Return a sequence for each completion: for a single one, which needs no mask, and layers that do not see all."""
     order, tokens, _ = rollouts.beginnings(range(len(rollouts.ids_BT)))
     ids_BN = pad_sequence([one[:, 0] for one in tokens], batch_first=True)
     seen_BN = pad_sequence([torch.ones_like(one[:, 0]) for one in tokens], batch_first=True)
